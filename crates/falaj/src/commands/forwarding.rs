@@ -132,7 +132,7 @@ pub(crate) fn forward(
 
 /// Warns if an interface's MTU is larger than that of the link.
 fn warn_of_mtu(links: &[Link], ends: &LinkEnds<'_>) {
-    /// MTU in the case without links.
+    /// MTU assumed if there are no links: nothing is too long.
     const MOST: u32 = u32::MAX;
     let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MOST);
     let takes = [least(|link| link.up.mtu), least(|link| link.down.mtu)];

@@ -1,8 +1,8 @@
 //! The commands: one file or directory for each.
 //!
-//! A command needs its own file, and entries in two others. Here: its module, its variant with the
-//! line that `--help` shows, and the match arm that runs it. In `cli/help.rs`: its name in a group.
-//! `serve`, `top` and `reproduce` are in crates of their own.
+//! A command needs its own file, and entries in two others. In this file: its module, its variant
+//! with the line that `--help` shows, and the match arm that runs it. In `cli/help.rs`: its name in
+//! a group. `serve`, `top` and `reproduce` are in crates of their own.
 
 mod aggregate;
 mod attach;

@@ -73,8 +73,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the scenario with the link and with its rules before all others; or, for `delete`,
-/// without them.
+/// Returns the scenario with the link added, and the link's rules placed before all other rules;
+/// for `delete`, the scenario without this link and its rules.
 fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut file: DocumentMut = text.parse().context("the scenario cannot be read")?;
     let mine = [format!("{}-out", made.name), format!("{}-in", made.name)];

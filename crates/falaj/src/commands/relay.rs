@@ -106,13 +106,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         error => error,
     })?;
     let ((report, elapsed), _) = interruptible(|stop| {
-        // From here on signals end the relay with its report; the message comes after that.
+        // From here on, signals end the relay with its report. Only then is the message printed, as
+        // it names Ctrl-C.
         signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
         if let Some(at) = relay.address() {
             note!("relaying {at} to {}; Ctrl-C ends it", args.to);
         }
         standard_error::detach()?;
-        // The relay library requests no priority from the system; this program may.
+        // The relay library requests no scheduling priority from the system, so the program does.
         be_punctual(Rank::Link);
         let began = Instant::now();
         let report = relay.run(stop)?;

@@ -49,8 +49,9 @@ pub(crate) struct Args {
     which: Which,
 }
 
-/// Time between two reports, from which the current rates follow: once, and with `--watch`.
+/// Time between the first two reports, from which the current rates are computed.
 const LOOK: Duration = Duration::from_millis(250);
+/// Time between two updates with `--watch`.
 const WATCH: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

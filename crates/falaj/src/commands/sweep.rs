@@ -208,7 +208,7 @@ fn plain(value: &str) -> &str {
 
 fn print(table: &Table) {
     let mean = |name: &str| COLUMNS.iter().position(|measure| measure.name == name);
-    // Goodput exists for connections alone.
+    // Only TCP connections have a goodput.
     let known = |name: &str| {
         mean(name).is_some_and(|n| table.lines.iter().any(|line| line.measures[n].is_some()))
     };

@@ -62,7 +62,7 @@ fn a_size_has_three_answers() {
     let json = plan("--rate 1M --per-batch 128us --size 160 --back 0 --json").json();
     assert!((number(&json["load"]) - 0.8).abs() < 1e-9);
     let wait = |how: &str| number(&json[how]["wait_ns"]);
-    // One stream alone is a renewal process: both models are the same.
+    // One stream alone is a renewal process: the exact and the printed model agree.
     assert!((wait("exact") / wait("printed") - 1.0).abs() < 1e-4, "{json}");
     assert!(
         (wait("simulated") - wait("exact")).abs()
@@ -87,7 +87,8 @@ fn unequal_guests_have_answers_of_their_own() {
     let names: Vec<_> = streams.iter().map(|s| s["stream"].as_str().expect("a name")).collect();
     let expected = ["to guest 1", "to guest 2", "to guest 3", "from guest 1", "from guest 2"];
     assert_eq!(names, expected);
-    // Services: 10 + 62/2 us, 12 + 20/2, 10 + 10/2; fills: 61, 19 and 9 gaps, halved.
+    // Service times: 10 + 62/2 us, 12 + 20/2 us, 10 + 10/2 us. Mean fill times: half of 61, 19 and
+    // 9 gaps between packets.
     for (n, (service, fill)) in
         [(41e3, 76.25e3), (22e3, 95e3), (15e3, 90e3)].into_iter().enumerate()
     {
@@ -100,14 +101,14 @@ fn unequal_guests_have_answers_of_their_own() {
     let text = plan(&format!("{cost} {guests}"));
     assert!(text.out.contains("from guest 2") && text.out.contains("no model:"), "{text:?}");
 
-    // The delay is kept for each guest: the slowest one has the largest.
+    // The delay is kept for each guest: the guest with the lowest rate has the largest delay.
     let cost = "--per-batch 20us --service deterministic --delay 1ms --max-size 200";
     let dimension = |guests: &str| plan(&format!("{cost} {guests} --json")).json();
     let fast = dimension("--guest 200k --guest 200k");
     let mixed = dimension("--guest 200k --guest 40k,back=0");
     let largest = |json: &serde_json::Value| number(&json["sizes"][0]["to"]["size"]);
     assert!(largest(&fast) >= 200.0 && (50.0..90.0).contains(&largest(&mixed)), "{mixed}");
-    // The paper's single batch to all machines.
+    // As in the paper, a single batch carries the packets to all machines.
     let shared = plan(&format!("{cost} --shared --guest 200k --guest 40k,size=20 --json")).json();
     assert!(largest(&shared) >= 200.0, "{shared}");
 }
@@ -126,7 +127,7 @@ fn huge_numbers_are_answered_or_refused_soon() {
         let began = std::time::Instant::now();
         let ran = plan(&format!("{good} {args}"));
         assert!(ran.err.contains(told) || ran.out.contains(told), "{args}: {ran:?}");
-        // Seconds on an idle machine; the limit is for a busy one.
+        // It takes seconds on an idle machine; the limit allows for a busy machine.
         assert!(began.elapsed().as_secs() < 60, "{args}: {:?}", began.elapsed());
     }
 }
@@ -180,7 +181,7 @@ fn machines_fit_until_they_do_not() {
 }
 
 /// Checks the points measured between two processes. A busy machine may make times longer, never
-/// shorter than `least`.
+/// shorter than `least` (us).
 fn measured(figure: &serde_json::Value, least: f64) {
     let names = figure["curves"].as_array().expect("curves").iter();
     let of = |name: &str| {
@@ -204,7 +205,7 @@ fn figure_three_is_measured_live() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
     assert_eq!(json["summary"]["unexplained"], 0);
-    // There and back, at least 112 us each.
+    // The way there and the way back take at least 112 us each.
     measured(&json["figures"][0], 2.0 * 112.0);
     for (args, told) in [
         (&["--figure", "2", "--live"][..], "--live is for Figures 3 and 4"),

@@ -20,7 +20,7 @@ fn a_seed_decides_everything() {
     assert_eq!(once.json()["seed"], 7);
     let poisson = |ran: &crate::common::Ran| flow(&ran.json()["flows"], "b").clone();
     assert_ne!(poisson(&once), poisson(&other));
-    // Each replication has the next seed: two from 7 are not the same one twice.
+    // Each replication has its own seed: 7, then 8. So the two differ.
     let two = falaj(&[
         "sim",
         tenants,
@@ -64,7 +64,7 @@ fn what_comes_in_goes_out_or_is_dropped() {
     // Half of the link, less the time at the end of each 500 us phase into which no packet of 1500
     // B fits.
     assert!((number(&b["delivered_rate"]) / 48e6 - 1.0).abs() < 0.01, "{b}");
-    // Eight replications: the mean has a Student interval of positive width.
+    // With eight replications, the mean has a confidence interval (Student's t).
     assert!(number(&b["delay_mean_half_width_ns"]) > 0.0, "{b}");
 
     let one =
@@ -91,7 +91,7 @@ fn connections_and_their_transfers_are_told() {
         (&download["traffic"], &download["congestion"]),
         (&"download".into(), &"cubic".into())
     );
-    // Payload and headers together are what the link carried, less the traffic of the call.
+    // Together they get the link's 10 Mbit/s, less the call's 0.1 Mbit/s and the headers.
     let goodput = number(&download["goodput"]) + number(&pages["goodput"]);
     assert!((8.5e6..9.6e6).contains(&goodput), "{goodput}");
     assert!(number(&download["goodput_half_width"]) > 0.0);
@@ -154,8 +154,8 @@ fn connections_are_simulated_only() {
     );
 }
 
-/// Bounds over several links: of a scenario, of its export for other tools, and of those tools' own
-/// files.
+/// `falaj plan` bounds delays over several links: for a scenario, for the scenario's export in the
+/// format of other tools, and for those tools' own files.
 #[test]
 fn bounds_go_over_several_links() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chain.toml");
@@ -195,8 +195,8 @@ fn bounds_go_over_several_links() {
     );
 }
 
-/// A network of the literature is a scenario, which `plan` reads, and one method is shown alone:
-/// in tables and in JSON, for a scenario and for another tool's network.
+/// `plan` reads an example network as a scenario. With `--method` it shows one method alone: in
+/// tables and in JSON, for a scenario and for another tool's network.
 #[test]
 fn an_example_of_the_literature_is_planned_by_one_method() {
     let made = falaj(&["plan", "example", "sink-tree", "--links", "5", "--load", "60"]);
@@ -293,8 +293,8 @@ fn a_sweep_in_shards_is_the_sweep() {
     assert!(ran.err.starts_with("with uplink.rate=10:\nerror"), "{}", ran.err);
 }
 
-/// The same seed, and so the same arrivals, with an AQM policy that keeps the queue short. A packet
-/// that can be marked is not dropped.
+/// Simulates the same arrivals (same seed) without and with an AQM policy, which keeps the queue
+/// short. A packet that can be marked is not dropped.
 #[test]
 fn a_policy_keeps_a_queue_short_and_is_told_of() {
     let text = |queue: &str, ecn: &str| {
@@ -396,7 +396,8 @@ fn replications_come_until_an_interval_is_narrow() {
         "{}",
         few.out
     );
-    // The sum of both is as before: a warm-up of 40 ms leaves 60 packets of each.
+    // `a` offers 3 packets per ms. A warm-up of 40 ms leaves 60 of the 100 ms: 180 packets in each
+    // of 8 replications.
     let cut = sim(&["--warm-up", "40ms", "--json"]).json();
     assert_eq!(number(&flow(&cut["flows"], "a")["offered"]), 8.0 * 180.0);
     assert_eq!(cut["warm_up"]["cut_ns"], 40_000_000);
@@ -429,7 +430,7 @@ fn greedy_sources_meet_the_bound_of_their_envelopes() {
     let plan = falaj(&["plan", scenario, "--json"]).json();
     let bound = number(&plan["directions"][0]["flows"][0]["by_sources"]["delay_ns"]);
     // Bursts of 20 kB, 2 x 5 kB, 10 kB and 4 kB at 20 Mbit/s take 17.6 ms; the burst of the shaped
-    // flow may come at any time. Nothing is added for packets.
+    // flow may come at any time. The bound has no extra term for the length of a packet.
     assert!((17.5e6..17.7e6).contains(&bound), "{plan}");
     let sim = falaj(&["sim", scenario, "--json"]).json();
     let longest = number(&flow(&sim["flows"], "x")["delay_max_ns"]);
@@ -593,9 +594,9 @@ fn guarantees_are_the_papers_by_hand() {
     check(&json, "a", [l + 4 * s + (s - w) + 2 * 4 * l, l + 5 * s + (s - w), 2 * l, 37_888_000]);
     check(&json, "b", [5_590_080, 5_621_120, 242_240, 37_888_000]);
 
-    // L is not a whole number of nanoseconds, and (1'') ends in S. 30 Mbit/s, L = 403733.3 ns
-    // rounded up; S = 1.5 ms. a: W = 1 ms, k = 2, m = 10, r = 2. b: W = 500 us, k = 1, b = 3, m =
-    // 3, r = 1.
+    // Here L is not a whole number of nanoseconds: at 30 Mbit/s, L = 403733.3 ns, rounded up. S =
+    // 1.5 ms. For a, the last term of (1'') is S; W = 1 ms, k = 2, m = 10, r = 2. For b: W = 500
+    // us, k = 1, b = 3, m = 3, r = 1.
     let text = TENANTS.replace("100mbit", "30mbit").replacen("500us", "1ms", 1);
     let (head, tail) = text.split_at(text.rfind("20p").unwrap());
     let json =
@@ -608,7 +609,8 @@ fn guarantees_are_the_papers_by_hand() {
     check(&json, "a", [l + 9 * s + before + own, l + 10 * s + before, 2 * l, rate]);
     // N r L = 807,466.7 ns.
     let own = 807_467;
-    // Two phases of b carry more than W, which is 1875 B; that is more than one of W - L alone.
+    // b sends at least 1876 B in two phases: more than W carries, which is 1875 B. This gives a
+    // higher rate than W - L in each phase.
     let (before, rate) = (s - 500_000, 1_876 * 8_000_000_000 / (2 * s));
     check(&json, "b", [l + 2 * s + before + own, l + 3 * s + before, 2 * l, rate]);
 }
@@ -642,8 +644,9 @@ fn the_examples_are_admitted() {
     assert!(count > 0);
 }
 
-/// By hand: packets of 1000 B take 1 ms at 8 Mbit/s, and half a load waits `0.5 / 2 / 0.5` of that.
-/// A source that is not Poisson takes the value away, and the plan says why.
+/// Checks averages computed by hand: packets of 1000 B take 1 ms at 8 Mbit/s, and at a load of 0.5
+/// they wait `0.5 / 2 / (1 - 0.5)` of that (M/D/1). If a source is not Poisson, the plan shows no
+/// average, and says why.
 #[test]
 fn a_plan_shows_averages_of_poisson_sources_alone() {
     let text = |model: &str| {
@@ -729,8 +732,9 @@ fn a_proposal_keeps_its_word() {
 
 #[test]
 fn an_envelope_bounds_delay_and_backlog() {
-    // R = 37.888 Mbit/s after T = 2(S-W+L) = 1242240 ns; 8 Mbit/s is a byte each 1000 ns. In turns:
-    // a phase of 6250 B, which takes a byte each 80 ns, after L + 2(S-W) = 1121120 ns.
+    // The service curve has the rate R = 37.888 Mbit/s after the latency T = 2(S-W+L) = 1242240 ns.
+    // The bucket's 8 Mbit/s are a byte each 1000 ns. The exact service comes in turns: after L +
+    // 2(S-W) = 1121120 ns, a phase carries 6250 B, a byte each 80 ns.
     let sends = |text: &str, queue: &str| {
         let to = format!("kind = \"A\"\nenvelope = {text}");
         TENANTS.replacen("kind = \"A\"", &to, 1).replacen("20p", queue, 1)
@@ -742,7 +746,7 @@ fn an_envelope_bounds_delay_and_backlog() {
         flow(&ran.json()["directions"][0]["flows"], "a").clone()
     };
     let a = plan("envelope.toml", &sends(bucket, "20p"));
-    // All of the burst in the first phase; b + r T = 3000 + 1242.24.
+    // The first phase carries the whole burst b. The backlog is b + r T = 3000 + 1242.24 B.
     assert_eq!(a["assured"]["delay_ns"], 1_121_120 + 240_000);
     assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["enough"]), (&4_242.into(), &"4242B".into()));
     assert_eq!(a["backlog"]["fits"], "fits the queue of 20p if no packet is below 203 B");
@@ -792,8 +796,8 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     let json = falaj(&["plan", file("derived.toml", TENANTS), "--json"]).json();
     let flows = &json["directions"][0]["flows"];
     let (a, b) = (flow(flows, "a"), flow(flows, "b"));
-    // 500 B, plus what 12 Mbit/s send in the nanosecond that rounding may add: 500.0015 B at 37.888
-    // Mbit/s.
+    // The burst is 500 B, plus the 0.0015 B that 12 Mbit/s send in the nanosecond that rounding may
+    // add: 500.0015 B at 100 Mbit/s, the link's rate.
     assert_eq!(a["by_sources"]["delay_ns"], 1_121_120 + 40_001);
     assert_eq!(a["assured"]["delay_ns"], 5_590_080);
     // 500.0015 B plus 1.5 B/us for the time T: 2363.4 B.
@@ -1059,7 +1063,7 @@ fn captures_of_other_programs() {
     let sim = |words: &[&str]| falaj(&[&["sim", tenants][..], words].concat());
     let ran = sim(&["--replay", "ip.pcap", "--json"]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
-    // 1000 bytes at 8 Mbit/s, of which the capture holds 20.
+    // The packet has 1000 bytes, sent at 8 Mbit/s; the capture holds its first 20 bytes.
     assert!(ran.out.contains("\"delay_p50_ns\": 1000"), "{}", ran.out);
     let ran = sim(&["--replay", "many.pcapng"]);
     assert!(ran.err.contains("1 packets are of a third or later interface"), "{}", ran.err);
@@ -1602,12 +1606,13 @@ fn packets_cross_in_batches() {
         assert!(number(&row["delay"]) > 0.0 && number(&row["delay_mean"]) > 0.0, "{row}");
     }
     assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
-    // A packet waits only after its arrival: half of 200 us on average, and more on a busy machine.
+    // A batch leaves after 200 us, and a packet waits from its own arrival on: 100 us on average,
+    // and more on a busy machine.
     assert!(number(&rows[6]["waited"]) > 80e3, "{json}");
 }
 
-/// Checks that all results of the tuner and of the other policies are present. Which is better can
-/// be judged on an idle machine only.
+/// Checks that all results of the tuner and of the other policies are present. Only on an idle
+/// machine can a test judge which policy is better.
 #[test]
 fn batches_follow_the_load() {
     let args = ["--delay", "5ms", "--rates", "5e3", "--each", "40ms", "--step", "1", "--json"];
@@ -1662,7 +1667,7 @@ fn batches_that_cannot_be_are_refused() {
     );
 }
 
-/// The page is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` writes it.
+/// Checks that the page is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` writes it.
 #[test]
 fn the_page_of_the_command_line_is_up_to_date() {
     let ran = falaj(&["man", "--reference"]);
@@ -1786,7 +1791,8 @@ fn falaj_at(directory: &Path, args: &[&str]) -> Ran {
     program(args).current_dir(directory).output().expect("the program starts").into()
 }
 
-/// The other pages show the actual output of the repository's own scenarios.
+/// Checks pages other than the tutorial: they show the actual output for the repository's
+/// scenarios.
 #[test]
 fn the_pages_show_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -1805,7 +1811,7 @@ fn the_pages_show_what_is_printed() {
     }
 }
 
-/// The picture is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` draws it.
+/// Checks that the picture is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` draws it.
 #[test]
 #[cfg(feature = "plots")]
 fn the_picture_of_the_curves_is_up_to_date() {
@@ -1828,7 +1834,8 @@ fn the_picture_of_the_curves_is_up_to_date() {
     );
 }
 
-/// A link that loses packets and varies their delays, and one whose rate is not known in advance.
+/// Plans and simulates a link that loses packets and varies their delays, a link with ATM cells,
+/// and a link with a token bucket.
 #[test]
 fn what_a_link_does_to_packets_is_said() {
     let radio =
@@ -1868,7 +1875,7 @@ fn what_a_link_does_to_packets_is_said() {
     assert!(presets.contains("lte: mobile") && presets.contains("  source: "), "{presets}");
 }
 
-/// Two links chosen at random, as in the example; and the counts of the rules.
+/// Simulates rules that choose one of two links at random, and checks the rules' packet counts.
 #[test]
 fn rules_are_simulated() {
     let example = include_str!("../../../../examples/reorder.toml");
@@ -1892,8 +1899,8 @@ fn jitter_over_a_chain_is_planned_and_simulated() {
     let last =
         plan["directions"].as_array().unwrap().iter().find(|way| way["link"] == "far").unwrap();
     let bound = flow(&last["flows"], "calls")["jitter"]["delay_ns"].as_u64().unwrap();
-    // Four packets of 1514 B at 4 Mbit/s: the call's own packet, one in transmission, and two ahead
-    // of it.
+    // Three packets of 1514 B at 4 Mbit/s: the call's own packet, a packet of `video` ahead of it,
+    // and a packet in transmission; and 2 ns for rounding.
     assert_eq!(bound, 9_084_000 + 2);
     assert!(flow(&last["flows"], "video")["jitter"].is_null());
     let jitter = |name: &str| {

@@ -4,7 +4,7 @@ use crate::common::{TENANTS, directory, falaj, file, number};
 use serde_json::Value;
 use std::io::Read;
 
-/// Simulates the tenants briefly, and returns the offered and dropped packets.
+/// Simulates the tenants briefly with these further arguments, and returns the results as JSON.
 fn simulated(name: &str, args: &[&str]) -> Value {
     let scenario = file(name, TENANTS);
     let short = [
@@ -159,7 +159,7 @@ fn flent_gets_series_of_one_length() {
     );
     let rates = results["TCP upload sum"].as_array().expect("rates");
     let mean = rates.iter().map(number).sum::<f64>() / x as f64;
-    // 12 Mbit/s of one tenant, and 48 Mbit/s of the other tenant's half of the link.
+    // One tenant sends 12 Mbit/s, and the other gets 48 Mbit/s from its half of the link.
     assert!((mean - 60.0).abs() < 2.0, "{mean}");
     assert_eq!(file["metadata"]["TEST_PARAMETERS"]["upload_streams"], "2");
 }
@@ -181,8 +181,8 @@ fn pictures_are_drawn_of_all_that_is_asked_for() {
         let svg = text(&format!("plotted/{name}.svg"));
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
-        // The picture has colours for a dark page, and a separate stroke for the second line, where
-        // there is one: one tenant never waits long.
+        // The picture has colours for a dark page. A second line has its own stroke; three pictures
+        // have no second line.
         assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
         let single = ["drops", "timeline", "fairness"].contains(&name);
         assert_eq!(svg.contains("stroke-dasharray"), !single, "{name}");

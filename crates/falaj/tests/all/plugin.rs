@@ -28,13 +28,13 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
     assert_eq!(theirs.json()["breaches"], json!([]));
     let plan = falaj(&["plan", mine]);
     assert!(plan.out.contains("the plug-in `./libtwin.so` declares no guarantee"), "{plan:?}");
-    // A discipline's parameter is set as any other value.
+    // A parameter of the library's discipline is set like any other value.
     let planned = falaj(&["plan", mine, "--what-if", "a.with.quantum=10B"]);
     assert!(
         planned.err.contains("flow `a`: `./libtwin.so`: the `quantum` is out of range"),
         "{planned:?}"
     );
-    // Regimes have a `/` in their names as well.
+    // A `/` does not always mean a path: names of a discipline's regimes have one too.
     let kinds = "drr,./libtwin.so,hfsc/real-time";
     let bench =
         falaj(&["bench", "sched", "--alg", kinds, "--flows", "4", "-n", "2k", "--repeat", "1"]);
@@ -69,8 +69,8 @@ fn what_breaks_the_contract_is_told_at_the_end() {
     assert_eq!(breach["times"], 2);
     // The substitute serves the flows in turn, one packet each: both flows get packets through.
     let sent = |name: &str| flow(&json["flows"], name)["delivered"].as_u64().expect("a number");
-    // The library sent four packets before that in each replication, and one packet may be in
-    // transmission at the end.
+    // In each replication, the library sent four packets before the breach, and one packet may be
+    // in transmission at the end.
     let taken = breach["packets_by_turns"].as_u64().expect("a number") + 2 * 4;
     assert!((taken - 2..=taken).contains(&(sent("a") + sent("b"))), "{json}");
     assert!(sent("a").abs_diff(sent("b")) < 2 * 30, "{json}");

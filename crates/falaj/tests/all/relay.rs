@@ -12,7 +12,7 @@ fn relayed(flags: &[&str]) -> (Ran, Duration) {
     relayed_times(1, flags)
 }
 
-/// Does the same with `times` datagrams, one after the other.
+/// Like [`relayed`], with `times` datagrams, one after the other; returns the total time.
 fn relayed_times(times: u32, flags: &[&str]) -> (Ran, Duration) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();

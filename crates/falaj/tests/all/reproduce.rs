@@ -69,14 +69,14 @@ fn commands_of_dummynet_do_what_the_talk_says() {
         overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"]
             .clone()
     };
-    // 30 % of the packets take the pipe that is 90 ms longer. Such a packet is overtaken unless the
-    // next two packets, 30 ms apart, take it too; a packet exactly 90 ms later does not overtake
-    // it.
+    // 30 % of the packets take the pipe that is 90 ms longer. With packets 30 ms apart, such a
+    // packet is overtaken unless the next two packets take the long pipe too. The third packet
+    // follows 90 ms later and does not overtake.
     assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
     assert_eq!(at(120.0), 0.0);
 }
 
-/// A row of the table is a scenario that `sim` takes; its connections have the published rates.
+/// A row of the table is a scenario that `sim` reads; its connections have the published rates.
 #[test]
 fn a_shared_link_is_reproduced_and_can_be_simulated() {
     let name = "10mbit-dualpi2-cubic20-cubic20";

@@ -35,7 +35,7 @@ weight = 1
 queue = "50p"
 "#;
 
-/// A running service, which ends with this value.
+/// A running service, which is killed when this value is dropped.
 pub(crate) struct Service {
     pub(crate) child: Child,
     pub(crate) api: PathBuf,
@@ -99,7 +99,8 @@ impl Service {
         service
     }
 
-    /// Writes these bytes and returns the answer.
+    /// Writes these bytes and returns the answer. If they are not the whole request, closes the
+    /// sending side after them.
     pub(crate) fn raw(&self, bytes: &[u8], whole: bool) -> Vec<u8> {
         let mut stream = UnixStream::connect(&self.api).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -142,13 +143,14 @@ impl Service {
         self.get(&format!("/v1/adapters/{name}")).json()
     }
 
-    /// Sends from an adapter's namespace to the uplink's.
+    /// Starts sending from an adapter's namespace to the uplink: `packets` datagrams of `size`
+    /// bytes, one every `gap` microseconds.
     pub(crate) fn send(&self, name: &str, gap: u64, size: usize, packets: u64) -> Child {
         let process = self.processes[name].as_i64().expect("it is in a namespace");
         self.send_from(process, gap, size, packets)
     }
 
-    /// Sends the same from the namespace of a process.
+    /// Like [`Service::send`], from the namespace of a process.
     pub(crate) fn send_from(&self, process: i64, gap: u64, size: usize, packets: u64) -> Child {
         let numbers = [gap.to_string(), size.to_string(), packets.to_string()];
         within(process).args(["--send", &self.uplink()]).args(numbers).spawn().expect("nsenter")
@@ -207,8 +209,8 @@ pub(crate) fn up(adapter: &Value) -> &Value {
     &adapter["up"][0]
 }
 
-/// Runs this program's role in a process's namespace, if these arguments name one. Returns true if
-/// they did.
+/// If these arguments name a role, such as `--send`, runs this program in that role. Returns true
+/// if they name one.
 pub(crate) fn sends(words: &[&str]) -> bool {
     let number = |text: &str| text.parse().expect("a number");
     match words {
@@ -218,7 +220,7 @@ pub(crate) fn sends(words: &[&str]) -> bool {
                 drop(socket.send_to(payload, to))
             });
         }
-        // Sends each datagram from another port.
+        // Sends each datagram from another source port.
         ["--flows", to, gap, size, packets] => {
             each(number(gap), number(packets), number(size), |payload| {
                 let _ = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(payload, to));
@@ -231,7 +233,7 @@ pub(crate) fn sends(words: &[&str]) -> bool {
             }
             std::thread::sleep(Duration::from_millis(20));
         },
-        // Reads from such connections.
+        // Accepts the connections of `--stream`, and reads from them.
         ["--sink", at] => {
             for stream in TcpListener::bind(at).expect("the port is free").incoming() {
                 std::thread::spawn(|| {
@@ -244,7 +246,8 @@ pub(crate) fn sends(words: &[&str]) -> bool {
     true
 }
 
-/// Calls `send` `times` times: once every `gap` microseconds or, if `gap` is 0, without pauses.
+/// Calls `send` `times` times with `size` bytes: once every `gap` microseconds or, if `gap` is 0,
+/// without pauses.
 fn each(gap: u64, times: u64, size: u64, mut send: impl FnMut(&[u8])) {
     let (began, payload) = (Instant::now(), vec![0; size as usize]);
     for n in 0..times {

@@ -1,8 +1,8 @@
-//! Sends frames at an interface in which bytes are flipped, overwritten, repeated and left out at
-//! random. Good, numbered frames are among them, and the other end has to return each of these
-//! unchanged. The sender waits for them before it goes on, so that no frame is lost for lack of
-//! room, however busy the machine is. A good frame that does not return was lost because of a bad
-//! one.
+//! Sends malformed ("bad") frames to an interface: valid frames with bytes flipped, overwritten,
+//! repeated and left out at random. Valid ("good"), numbered frames are sent among them, and the
+//! other end has to return each good frame unchanged. The sender waits for the good frames before
+//! it goes on, so that no frame is lost because a buffer is full, however busy the machine is. So a
+//! good frame that does not return was lost because of a bad frame.
 
 use nix::libc;
 use nix::net::if_::if_nametoindex;
@@ -20,8 +20,9 @@ const ETHERNET: usize = 14;
 const TO: usize = 5;
 const QUESTION: u8 = 0xb0;
 const ANSWER: u8 = 0xb1;
-/// Number of bad frames for each good one, and maximum number of good frames in transit.
+/// Number of bad frames for each good one.
 const BESIDE: u64 = 15;
+/// Maximum number of good frames in transit.
 const WINDOW: u64 = 4;
 /// Longest time in ms until a good frame returns, on a busy machine.
 const PATIENCE: u16 = 20_000;
@@ -55,7 +56,7 @@ pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int
     socket
 }
 
-/// Returns good frames forever.
+/// Answers the good frames that arrive at an interface, forever.
 pub(crate) fn echo(interface: &str) -> ! {
     let socket = packet_socket(interface, GOOD, 0);
     let mut frame = [0; 4000];
@@ -124,7 +125,8 @@ impl Way for Interface {
     }
 }
 
-/// Bad frames at an interface, and good ones in datagrams, because the link sees IP packets alone.
+/// Sends bad frames to an interface, and good ones in datagrams, because the link sees only IP
+/// packets.
 pub(crate) struct Datagrams {
     good: UdpSocket,
     bad: Interface,
@@ -154,8 +156,8 @@ impl Way for Datagrams {
     }
 }
 
-/// Sends `frames` bad frames, and returns what happened to the good ones. Waits until the other end
-/// answers.
+/// Waits until the other end answers, then sends `frames` bad frames and good ones among them.
+/// Returns a summary of both; panics if a good frame does not return.
 pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
     let seeds = seeds();
     let mut random = Random(0x5eed);
@@ -215,7 +217,7 @@ fn comes(way: &mut impl Way, next: &mut u64, milliseconds: u16) -> bool {
 fn received(socket: &impl AsFd, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     while poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0 {
-        // An error here is the network's answer to an earlier datagram.
+        // An error here is an ICMP answer to an earlier datagram.
         if let Ok(length) = recv(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
             return Some(length);
         }
@@ -326,7 +328,7 @@ fn seeds() -> Vec<Vec<u8>> {
     plain.iter().cloned().chain(one).chain(two).collect()
 }
 
-/// Random numbers that are the same in each run.
+/// Generator of pseudo-random numbers, which are the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -362,8 +364,8 @@ impl Random {
                 _ => frame.resize(frame.len() + some, 0),
             }
         }
-        // A link that sees IP packets alone receives only those with a valid header, so most frames
-        // get one.
+        // A link that sees only IP packets receives only packets with a valid header, so most
+        // frames get a valid checksum.
         if self.below(4) > 0 {
             summed(&mut frame);
         }

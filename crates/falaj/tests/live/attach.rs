@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each case runs in a process of its own (`--case`), which creates a user and a network namespace
-//! for itself. Times are asserted from below alone, because a busy host makes them longer. That a
-//! link is gone shows in the shortest of many round trips.
+//! for itself. For times, only lower bounds are asserted, because a busy host makes times longer. A
+//! link is known to be gone if the shortest of many round trips is shorter than its delay.
 
 use crate::common::{Ran, directory, program, signal};
 use crate::host::Host;
@@ -31,7 +31,7 @@ const HERE: [&str; 2] = ["10.9.0.2", "fd09::2"];
 const THERE: [&str; 2] = ["10.9.0.1", "fd09::1"];
 /// Port of the echo server.
 const PORT: u16 = 7;
-/// Default delay of one way.
+/// Default one-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
@@ -57,7 +57,7 @@ pub(crate) fn case(name: &str) -> bool {
     case.is_some()
 }
 
-/// Starts a host, and an echo server here that it reaches.
+/// Starts a host, and in this namespace an echo server that the host can reach.
 fn host() -> Host {
     let mut host = Host::start();
     netlink::set_up("lo", true);
@@ -274,7 +274,7 @@ fn refused() {
     refuses(&[&process, "--only", "tcp dport x"], "--only");
     let ran = program(&["detach"]).output().expect("it starts");
     assert_eq!(Ran::from(ran).status, Some(2));
-    // With all interfaces here, both ends of a pair would be attached to.
+    // This namespace contains both ends of a veth pair, and `attach` would take both.
     let here = std::process::id();
     netlink::veth("b1", "b0", here);
     refuses(&[&here.to_string()], "are the two ends of one veth pair");
@@ -290,7 +290,7 @@ fn refused() {
     let attached = Attached::by(over_ssh(&["a1", "--yes"]));
     signal("INT", attached.child.id());
     assert_eq!(attached.status(), Some(0));
-    // Without the necessary capability.
+    // A process without the necessary capability.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"]);
     command.arg(env!("CARGO_BIN_EXE_falaj")).args(["attach", "a1"]).env("PATH", "/usr/bin:/bin");

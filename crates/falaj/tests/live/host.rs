@@ -1,4 +1,5 @@
-//! The hosts at both ends: each order is a line, and so is each answer.
+//! The hosts at both ends of a link. Each order to a host is a line of its standard input, and each
+//! answer a line of its standard output.
 
 use crate::netlink;
 use crate::storm::{self, packet_socket};
@@ -80,7 +81,7 @@ fn content(way: usize) -> Vec<u8> {
     (0..TRANSFER).map(|i| (i * 7 + i / 251 + way) as u8).collect()
 }
 
-/// Receives a transfer and answers with one; then the same with one datagram.
+/// Receives a transfer and answers with another; then receives one datagram and returns it.
 fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
     let (mut stream, _) = listener.accept().expect("a connection");
     let mut came = Vec::new();
@@ -132,7 +133,8 @@ fn flood(to: SocketAddr) {
 /// was increasing.
 fn in_order(at: SocketAddr) -> String {
     let socket = UdpSocket::bind(at).expect("a port");
-    // As large as the system allows, so that the receiver loses no packets that the link sent.
+    // The buffer is as large as the system allows, so that the receiver loses no packets that the
+    // link sent.
     let _ = setsockopt(&socket, sockopt::RcvBuf, &(1 << 20));
     println!("listening");
     let (mut came, mut last, mut rise) = (0, None, true);
@@ -162,8 +164,8 @@ fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
     taken.to_string()
 }
 
-/// Waits for a frame with this Ethernet type, tags not counted; returns its tag and bytes, or
-/// `nothing`.
+/// Waits for a frame with this Ethernet type after the tag that the kernel removes; returns the tag
+/// and the frame's bytes, or `nothing`.
 fn await_frame(interface: &str, ethertype: u16) -> String {
     let socket = packet_socket(interface, libc::ETH_P_ALL as u16, libc::PACKET_AUXDATA);
     println!("listening");
@@ -186,7 +188,8 @@ fn await_frame(interface: &str, ethertype: u16) -> String {
         if frame[12..14] != ethertype.to_be_bytes() {
             continue;
         }
-        // status, len, snaplen: 4 bytes each; mac, net, vlan_tci, vlan_tpid: 2 each.
+        // Fields of `tpacket_auxdata`: status, len, snaplen: 4 bytes each; mac, net, vlan_tci,
+        // vlan_tpid: 2 each.
         let auxdata = auxdata.expect("it was asked for");
         let word = |at: usize| u16::from_ne_bytes([auxdata[at], auxdata[at + 1]]);
         let status = u32::from_ne_bytes(auxdata[..4].try_into().unwrap());

@@ -1,5 +1,5 @@
-//! Tests scripts that `falaj import` runs in its sandbox: what they do is recorded, and nothing
-//! else comes of it.
+//! Tests scripts that `falaj import` runs in its sandbox: their commands are recorded, and have no
+//! other effect.
 
 use crate::common::{directory, program};
 use libtest_mimic::{Completion, Trial};
@@ -27,7 +27,7 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     CASES.iter().map(trial).collect()
 }
 
-/// Imports a script from standard input: the scenario, and the messages.
+/// Imports a script from standard input; returns the scenario and the messages.
 fn import(script: &str, args: &[&str]) -> (String, String) {
     let mut command = program(&["import", "tc", "-"]);
     command.args(args);
@@ -72,7 +72,7 @@ fn expanded() {
     assert!(none.is_empty() && messages.contains("omit `--no-run`"), "{messages}");
 }
 
-/// The root of a namespace in which there is no other user.
+/// Imports a script as the root of a user namespace in which there is no other user.
 fn alone() {
     let mut command = Command::new("unshare");
     let falaj = program(&[]);

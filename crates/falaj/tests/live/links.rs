@@ -93,7 +93,8 @@ const TESTS: &[Test] = &[
     ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
 ];
 
-/// A test of ways out, the ways it tests, and the other environments in which it runs.
+/// A test of ways out (internet access from the far end), the ways that it tests, and the other
+/// environments in which it runs.
 type WayOut = (&'static str, fn(&Users, &str), &'static [&'static str], Again);
 
 const WAYS_OUT: &[WayOut] = &[
@@ -134,7 +135,7 @@ impl What {
     }
 }
 
-/// Returns the programs one of which a way out needs, and how to install one.
+/// Returns the programs of which a way out needs one, and how to install it.
 fn needs(way: &str) -> (&'static [&'static str], &'static str) {
     match way {
         "pasta" => (&["pasta"], "apt install passt"),
@@ -179,7 +180,7 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 
 // ------------------------------------------------------------------------------------------- tools
 
-/// Environment of a test: users behind the link, and TAP devices.
+/// Environment of a test: with or without a user namespace, with or without TAP devices.
 struct Users {
     flags: &'static [&'static str],
     /// True if there are no TAP devices.
@@ -197,7 +198,7 @@ impl Users {
         self.command(args).output().expect("the program starts").into()
     }
 
-    /// Runs the same, and asserts that it succeeds.
+    /// Like [`Users::run`], and asserts that the command succeeds.
     fn ok(&self, args: &[&str]) -> Ran {
         let ran = self.run(args);
         assert_eq!(ran.status, Some(0), "{args:?}: {ran:?}");
@@ -223,7 +224,7 @@ fn without(script: &str, args: &[&str]) -> Command {
 /// Hides the TUN device, if there is one.
 const NO_TAP: &str = "{ [ ! -e /dev/net/tun ] || mount --bind /dev/null /dev/net/tun; }";
 
-/// Returns the path of this program as a command inside, without characters that a shell
+/// Returns the path of this program, for commands inside a link. It has no characters that a shell
 /// interprets.
 fn me() -> String {
     let path =
@@ -462,7 +463,7 @@ fn sorts(users: &Users) {
         row.trim()[flow.len()..].split_whitespace().next().unwrap().parse().unwrap()
     };
     assert_eq!(offered("up a"), 3);
-    // The kernels themselves add a few packets.
+    // The kernels at both ends send a few packets of their own.
     assert!(offered("up b") >= 1, "{}", ran.err);
     assert_eq!(offered("down a"), 0);
 }
@@ -486,7 +487,8 @@ fn rules(users: &Users) {
     assert_eq!(of("rules", "rule", "chain", "packets"), 2.0);
     assert_eq!(of("rules", "rule", "gone", "packets"), 1.0);
     assert_eq!(of("rules", "rule", "on", "packets"), 3.0);
-    // Packets that continued after the second link, and a few of the kernels themselves.
+    // The rule matches packets that continue after the second link, and a few packets that the
+    // kernels send on their own.
     assert!(of("rules", "rule", "rest", "packets") >= 3.0, "{json}");
     assert_eq!(of("flows", "flow", "first up all", "sent"), 2.0);
     assert_eq!(of("flows", "flow", "second up all", "sent"), 5.0);
@@ -495,8 +497,8 @@ fn rules(users: &Users) {
 
 fn capture(users: &Users) {
     let tenants = file("capture-tenants.toml", TENANTS);
-    // Replays are alike, whether a file or flags describe the link, and whatever the event loop
-    // waits for.
+    // A replay makes the same decisions, whether a file or flags describe the link, and with each
+    // kind of timer.
     for (name, link) in [
         ("capture-file.pcapng", &[tenants][..]),
         (
@@ -562,7 +564,7 @@ fn capture(users: &Users) {
 }
 
 fn entrance(users: &Users) {
-    // While falaj is stopped, no packets are read, and the kernel keeps a limited number only.
+    // While falaj is stopped, no packets are read, and the kernel keeps only a limited number.
     let script =
         "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
     let mut child = users
@@ -627,7 +629,8 @@ fn star(users: &Users) {
          \"y\"\n[host.c-1]\nlink = \"z\"\n",
     );
     let me = me();
-    // At least twice the delay of each link; each host is found by its name, and by its variable.
+    // A round trip takes at least twice the delay of both links. Each host is found by its name,
+    // and by its variable.
     for (find, six, least) in [
         ("$(getent ahostsv4 b | head -n 1 | cut -d ' ' -f 1)", "", 60.0),
         ("$FALAJ_ADDR_B", "", 60.0),
@@ -684,8 +687,8 @@ fn chain(users: &Users) {
         let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 10");
         takes(&users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]), 120.0);
     }
-    // A link in the middle has a small MTU, which the ends learn from the host before it; it is too
-    // small for IPv6, so no host has an IPv6 address.
+    // A link in the middle has a small MTU, which the ends learn from the host before the link. The
+    // MTU is too small for IPv6, so no host has an IPv6 address.
     let narrow = text.replace("[link.z]", "mtu = \"1000B\"\n[link.z]");
     let narrow = file("narrow.toml", &narrow);
     let serve = format!("d:{me} --probe serve $FALAJ_ADDR");
@@ -717,7 +720,7 @@ fn wrong_hosts(users: &Users) {
     }
 }
 
-/// A process in namespaces of its own, such as a container's first process.
+/// The far end is the namespace of another process, such as a container's first process.
 fn netns(users: &Users) {
     // Root may enter any namespace; other users may enter those inside their own user namespaces.
     let mut container = Command::new("unshare");
@@ -851,7 +854,7 @@ fn port_in_use(users: &Users) {
     assert!(ran.err.contains(&format!(") listens at port {port} of --netns {id}: ")), "{ran:?}");
 }
 
-/// Returns the command line of `falaj run FLAGS…` inside another one.
+/// Returns the command line of `falaj run FLAGS…`, to be run inside another `falaj run`.
 fn inner(users: &Users, flags: &str) -> String {
     format!("{} run {} {flags}", env!("CARGO_BIN_EXE_falaj"), users.flags.join(" "))
 }
@@ -867,7 +870,7 @@ fn nest(users: &Users) {
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("10.77.2.1 10.77.2.2 fd77:0:0:2::2\n", ""));
 }
 
-/// The way out is the outer link, whose far end answers.
+/// The inner link's way out leads over the outer link, whose far end answers.
 fn nest_outside(users: &Users, way: &str) {
     let echo = format!("{} --probe echo 10.77.0.2", me());
     let ask = format!("{} --probe ask 10.77.0.2 10", me());
@@ -1030,7 +1033,7 @@ fn doctor(_: &Users) {
     let ran = kept(&["doctor", "--json"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
-    // From then on, a link beyond the limit causes a warning with the number.
+    // After that, a link beyond the limit causes a warning with the measured limit.
     let ran = kept(&beyond);
     assert!(
         ran.status == Some(0) && ran.err.contains("the measured limit of this host"),
@@ -1118,8 +1121,8 @@ fn kill_9(users: &Users) {
     }
 }
 
-/// Returns the processes with this in their command lines. A dying process has no command line, and
-/// holds no resources.
+/// Returns the processes whose command lines contain `token`. A dying process has no command line,
+/// and holds no resources.
 fn alive(token: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -1131,9 +1134,9 @@ fn alive(token: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// Measures up to five times, while the report shows that a sender got no CPU time when it was due,
-/// and so did not send the intended traffic. If the report has the link's lateness, that counts
-/// too.
+/// Repeats the measurement, up to five times in total, as long as a sender got no CPU time when a
+/// packet was due, and so did not send the intended traffic. If the report has the link's release
+/// error, a late link is a reason too.
 fn punctually(measure: impl Fn() -> Value, senders: impl Fn(&Value) -> Vec<&Value>) -> Value {
     let is_late = |sender: &&Value| {
         let link = sender["release_error_p99_ns"].as_f64().unwrap_or(0.0);
@@ -1240,8 +1243,8 @@ fn compare(_: &Users) {
     assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert_eq!((&a["bound_ns"], &a["guaranteed_rate"]), (&5_590_080.into(), &37_888_000.into()));
-    // The flooding flow gets at least its guaranteed rate, simulated and measured. The other one
-    // loses no packets, except where a busy machine turns even sending into a burst.
+    // Flow b floods, and gets at least its guaranteed rate, simulated and measured. Flow a loses no
+    // packets, except where a busy machine turns even sending into a burst.
     for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {
         assert!(number(&b[way]["rate"]) > 37_888_000.0, "{b}");
         assert!(number(&b[way]["dropped"]) > 0.0, "{b}");
@@ -1279,8 +1282,8 @@ fn both_ways(_: &Users) {
     }
 }
 
-/// Two links in a chain for one port, one of them alone for another port, a third one chosen at
-/// random, and a rule that drops.
+/// Scenario: packets to port 5001 pass two links in a chain, packets with DSCP EF are dropped, half
+/// of the packets from port 5003 pass the second link, and all others pass the first link.
 const RULED: &str = r#"
 [link.first]
 rate = "20mbit"
@@ -1387,7 +1390,7 @@ fn ruled(_: &Users) {
             "{json}"
         );
         assert!((30.0..=95.0).contains(&took("some")), "{json}");
-        // Packets of the kernels themselves are included.
+        // The counts include packets that the kernels send on their own.
         for (name, sources) in [("first.all up", 250.0), ("second.all up", 125.0)] {
             let carried = number(&flow(&json["links"], name)["offered"]);
             assert!((0.8 * sources..=sources + 30.0).contains(&carried), "{name}: {json}");
@@ -1405,7 +1408,7 @@ fn ruled(_: &Users) {
         for way in ["simulated", "measured"] {
             let replications = if way == "simulated" { 2.0 } else { 1.0 };
             let offered = number(&f[way]["offered"]) / replications;
-            // Packets of the kernels themselves pass the links too.
+            // Packets that the kernels send on their own pass the links too.
             assert!((0.8 * many..=many + 30.0).contains(&offered), "{way} {f}");
             assert!(number(&f[way]["delay"]["packets"]) > 0.0, "{way} {f}");
         }
@@ -1569,8 +1572,8 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Video frames as packets of up to 17,000 B, and fragmented: each packet arrives at about its
-/// simulated time.
+/// Sends video frames as packets of up to 17,000 B, whole and divided: each packet arrives at about
+/// its simulated time.
 fn thesis(_: &Users) {
     let ran =
         falaj(&["reproduce", "zhang", "--live", "--figure", "10", "--duration", "2s", "--json"]);
@@ -1805,8 +1808,8 @@ fn mutated(users: &Users) {
     users.ok(&["--peer", &back, "--", &me(), "--probe", "storm"]);
 }
 
-/// For a running link, `show` reports the ids of a mask, the flows that share a queue, and the
-/// busiest ones; the first flow that has to share causes a message.
+/// For a running link, `show` reports the flows that a mask makes, the flows that share a queue,
+/// and the busiest flows. The first flow that has to share a queue causes a message.
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
         mask = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
@@ -2027,8 +2030,8 @@ fn links_change(users: &Users) {
 }
 
 /// Disciplines from libraries take over and are replaced while the link is flooded. Each packet is
-/// accounted for in every sample. Contract violations by one of them are reported at the end,
-/// though it is gone by then.
+/// accounted for in every sample. Contract violations by a library are reported at the end,
+/// although the library has been replaced by then.
 fn plug_ins(users: &Users) {
     drr("libgood-live.so");
     naughty("libbad-live.so", "UNKNOWN_FLOW");
@@ -2088,7 +2091,7 @@ fn plug_ins(users: &Users) {
 }
 
 /// Scheduled changes of a link that carries packets are in its capture, which is replayed. In
-/// virtual time each is made at its instant.
+/// virtual time each change is made at its instant.
 fn scheduled_changes(users: &Users) {
     let text = "[link.a]\nrate = \"8mbit\"\n[run]\nduration = \"1s\"\nreplications = 1\n\
                 [traffic.t]\nmodel = \"cbr\"\nrate = \"6mbit\"\nsize = \"1000B\"\n\
@@ -2124,7 +2127,7 @@ fn scheduled_changes(users: &Users) {
     let made = changes("scheduled-run.pcapng");
     assert!(made.len() >= 2, "{}", made.len());
     for (n, change) in made.iter().enumerate().skip(1) {
-        // The first one was late too.
+        // The first change was late too, so the others are measured from it.
         let due = made[0].at.0 + [0, 49_500_000][n % 2] + 100_000_000 * (n as u64 / 2);
         assert!(change.at.0.abs_diff(due) <= late, "{} {due}", change.at.0);
     }
@@ -2145,7 +2148,7 @@ fn replays(name: &str) -> (f64, f64) {
     (number(&json["packets"]), number(&json["changes"]))
 }
 
-/// Packets are in the capture file before the link ends, so that it can be read meanwhile.
+/// Packets are in the capture file before the link ends, so that the file can be read meanwhile.
 fn growing_capture(_: &Users) {
     let path = directory().join("growing.pcapng");
     let _ = std::fs::remove_file(&path);
@@ -2229,7 +2232,7 @@ fn captured_changes(users: &Users) {
     let mut control = Control::await_at(&path);
     let mut made = 0;
     for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
-        // If lengths are counted differently, queued packets may be too large.
+        // With `layer=ip`, lengths are counted differently, and queued packets may be too large.
         let drop = n % 4 == 3 || change.contains(&"link.layer=ip");
         let Some(answer) =
             control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop }))
@@ -2365,7 +2368,7 @@ fn whole_file(users: &Users) {
 }
 
 /// One command gives an application's traffic, in both directions, a link of its own, and another
-/// one removes it.
+/// command removes the link.
 fn netconfig(users: &Users) {
     let path = control_at("netconfig", users);
     let at = path.to_str().expect("UTF-8");
@@ -2513,10 +2516,10 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
     };
     let mut datagram = [0; 2000];
     match (probe, words) {
-        // Returns good frames forever.
+        // Answers the good frames that arrive, forever.
         ("frames-back", []) => storm::echo("falaj0"),
-        // Sends randomly mutated frames and good ones; exits with an error if a good one does not
-        // come back.
+        // Sends randomly mutated frames and good frames; exits with an error if a good frame does
+        // not come back.
         ("storm", []) => {
             let said = storm::storm(storm::Interface::at("falaj0", true), storm::frames());
             assert!(
@@ -2620,7 +2623,8 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             stream.read_to_end(&mut came).expect("all of it");
             println!("{}", if came == content() { "whole" } else { "broken" });
         }
-        // Prints the time in milliseconds until the answer by a stream or a datagram.
+        // Sends a request over a stream or in a datagram; prints the time in milliseconds until the
+        // answer.
         ("round", [transport, address, port]) => {
             let to = at(address, port.parse().expect("a port"));
             let began = Instant::now();

@@ -81,7 +81,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs this program's role in a test. Returns true if a test started it for one.
+/// If a test started this program in a role, such as a probe, runs that role. Returns true if there
+/// was a role.
 fn is_of_a_test(words: &[&str]) -> bool {
     #[cfg(feature = "serve")]
     if service::sends(words) {

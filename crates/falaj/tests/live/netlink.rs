@@ -1,4 +1,4 @@
-//! The parts of the kernel's network configuration that these tests need.
+//! Functions that configure the kernel's network by netlink, for these tests.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -32,7 +32,8 @@ pub(crate) fn add_bridge(name: &str) {
     add(name, vec![LinkInfo::Kind(InfoKind::Bridge)], None);
 }
 
-/// Creates an interface for a VLAN on top of another one. Returns false if the kernel has no VLANs.
+/// Creates an interface for a VLAN on top of the interface `below`. Returns true if it was created,
+/// and false if the kernel has no VLANs.
 pub(crate) fn add_vlan(name: &str, below: &str, id: u16) -> bool {
     let data = LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(id)]));
     let info = vec![LinkInfo::Kind(InfoKind::Vlan), data];
@@ -48,7 +49,8 @@ pub(crate) fn add_vlan(name: &str, below: &str, id: u16) -> bool {
     }
 }
 
-/// Creates an interface with an Ethernet address of its own on top of another one (macvlan).
+/// Creates an interface with an Ethernet address of its own on top of the interface `below`
+/// (macvlan).
 pub(crate) fn add_macvlan(name: &str, below: &str) {
     add(name, vec![LinkInfo::Kind(InfoKind::MacVlan)], Some(below));
 }
@@ -72,7 +74,7 @@ pub(crate) fn add_to_bridge(name: &str, bridge: &str) {
     request(RouteNetlinkMessage::SetLink(link), 0);
 }
 
-/// Gives an interface one more name.
+/// Gives an interface an additional name.
 pub(crate) fn add_name(name: &str, other: &str) {
     let mut link = interface(name);
     link.attributes = vec![LinkAttribute::PropList(vec![Prop::AltIfName(other.into())])];
@@ -93,7 +95,7 @@ pub(crate) fn set_up(name: &str, up: bool) {
     request(RouteNetlinkMessage::SetLink(link), 0);
 }
 
-/// Gives an interface another name.
+/// Renames an interface.
 pub(crate) fn rename(name: &str, to: &str) {
     let mut link = interface(name);
     link.attributes = vec![LinkAttribute::IfName(to.into())];

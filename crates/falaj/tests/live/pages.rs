@@ -247,7 +247,8 @@ fn shell(line: &str, place: &Path, bin: Option<&Path>) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Becomes the shell of [`shell`].
+/// Creates the interfaces, and then replaces this process by a shell that runs the line of
+/// [`shell`].
 pub(crate) fn become_shell(line: &str) {
     crate::netlink::set_up("lo", true);
     for name in ["eth1", "eth2"] {
@@ -259,8 +260,8 @@ pub(crate) fn become_shell(line: &str) {
     panic!("{}", Command::new("sh").args(["-c", line]).exec());
 }
 
-/// Runs a line to its end; or, for endless commands, until it prints that Ctrl-C ends it, and then
-/// ends it so.
+/// Runs a line to its end. An endless command runs until it prints that Ctrl-C ends it, and is then
+/// ended with that signal.
 fn ran(line: &str, place: &Path, bin: Option<&Path>) -> Ran {
     let endless = ["falaj relay ", "falaj serve ", "falaj bridge "];
     if !endless.iter().any(|endless| line.starts_with(endless)) {

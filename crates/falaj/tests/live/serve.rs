@@ -62,7 +62,7 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 
 // ------------------------------------------------------------------------------------------- tools
 
-/// An existing network namespace, such as a container's, which ends with this value.
+/// An existing network namespace, such as a container's. It is removed when this value is dropped.
 struct Namespace(Child);
 
 impl Namespace {
@@ -169,7 +169,7 @@ fn flood() {
         assert_eq!(total["dropped"]["queue_full"], 0);
     }
     assert!(demanded >= 1, "the flood never filled a queue for a whole window: {greedy:#}");
-    // A quarter of the link, less the packets cut off by the window.
+    // `greedy` gets a quarter of the link, less the packets cut off by the window.
     assert!(missing <= 4.0 * 8.0 * 1_514.0, "{missing} bits");
     assert!(up(&wild)["total"]["dropped"]["queue_full"].as_u64().unwrap() > 0, "{wild:#}");
     assert!(wild["spent_ns"].as_u64().unwrap() > calm["spent_ns"].as_u64().unwrap());
@@ -226,7 +226,7 @@ fn storm() {
     let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
     assert_got_through(&calm, 500);
     assert_eq!(up(&calm)["breaches"]["guarantee"], 0, "{calm:#}");
-    // Its processor time is attributed to it, and reported.
+    // The processor time for the packets of `wild` is attributed to `wild`, and reported.
     assert!(
         up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(),
         "{wild:#}"
@@ -423,7 +423,7 @@ fn refused() {
     // A link of two ends has no adapters.
     let output = program(&["run", "serve-refused.toml", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    // All three fit, and if they needed less, more would.
+    // All three adapters fit. If they required less, further adapters would fit too.
     let fits =
         program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"])
             .output()
@@ -444,7 +444,8 @@ fn refused() {
             .unwrap();
     let fits: Value =
         serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
-    // Weights 2, 1, 1 and n more of 1: two parts of 4 + n are 4.9 of 20 Mbit/s where n is 4.
+    // The weights are 2, 1, 1 and n more of 1. Of 20 Mbit/s, weight 2 gets 2/(4 + n): 5 Mbit/s for
+    // n = 4, which covers 4.9 Mbit/s, but 4.4 Mbit/s for n = 5.
     assert_eq!(fits["directions"][0]["room_for"], 4, "{fits:#}");
 }
 
@@ -558,13 +559,13 @@ fn top() {
         screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
     };
     assert!(row(&screen, "> calm").contains("10.0 Mbit/s"), "{screen}");
-    // On a busy machine, packets sent evenly may arrive in a burst; an adapter that sends nothing
-    // has none.
+    // `wild` sends nothing. On a busy machine, packets sent evenly may arrive in a burst, beyond an
+    // envelope.
     assert!(
         row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"),
         "{screen}"
     );
-    // Given the control socket, it finds the API beside it.
+    // With the path of the control socket, `top` finds the API's socket beside it.
     let control = service.api.with_extension("sock");
     let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);
     assert!(
@@ -595,7 +596,7 @@ fn top() {
     signal("TERM", signalled.child.id());
     signalled.ended();
 
-    // A paused adapter is not read from.
+    // No packets are read from a paused adapter.
     service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "true");
     service
         .until("calm is silent", |service| up(&service.adapter("calm"))["window"]["sent"] == 0.0);
@@ -656,7 +657,7 @@ fn page() {
     for path in ["/page.js", "/page.css"] {
         assert_eq!(service.get(path).status, 200, "{path}");
     }
-    // The requests of the page, other than for samples.
+    // Sends the page's requests, except those for samples.
     let asked = "GET /v1/scenario HTTP/1.1\r\nHost: falaj\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
     let answer = String::from_utf8(service.raw(asked.as_bytes(), true)).unwrap();
     let scenario: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
@@ -741,7 +742,7 @@ fn rights() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(u64::from_str_radix(&of(set), 16), Ok(0), "{text}");
         }
-        // No new privileges; system calls are filtered.
+        // The threads can gain no new privileges, and their system calls are filtered.
         assert_eq!((of("NoNewPrivs").as_str(), of("Seccomp").as_str()), ("1", "2"), "{text}");
     }
     // In spite of these limits, the service works.
@@ -752,7 +753,7 @@ fn rights() {
     service.end();
 }
 
-/// All threads allocate from one heap.
+/// Checks that all threads allocate from one heap.
 fn heap() {
     let service = Service::start("serve-heap.toml", THREE);
     service.send("calm", 1_000, 100, 100).wait().unwrap();
@@ -807,7 +808,8 @@ fn manager() {
     let _ = std::fs::remove_file(&path);
 }
 
-/// Checks the messages of a service to a journal; and, with `--log warn`, to people.
+/// Checks the messages of a service in the form for a journal and, with `--log warn`, in the form
+/// for people.
 fn journal() {
     use std::os::unix::fs::MetadataExt;
     let said = |much: &str, is_journal: bool| {
@@ -816,8 +818,8 @@ fn journal() {
         let is = log.metadata().unwrap();
         let service =
             Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
-                // A process that inherited the variable from a service above it does not write to
-                // the journal.
+                // If the variable names another file, inherited from a parent service, the process
+                // does not write to the journal.
                 let made = if is_journal { is.ino() } else { is.ino() + 1 };
                 command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
             });
@@ -1038,8 +1040,8 @@ fn late() {
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
     assert_eq!(there.is_running(), Some(true));
-    // Hosts behind the uplink can reach it by its addresses before it has sent anything; the three
-    // earlier adapters have the addresses before its own.
+    // Hosts behind the uplink can reach the new adapter by its addresses before it has sent
+    // anything. The three earlier adapters have the addresses .2 to .4.
     let address = service.uplink().replace(".1:", ".5:");
     let uplink = service.processes[""].as_i64().unwrap();
     within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
@@ -1059,7 +1061,8 @@ fn late() {
     service.end();
 }
 
-/// Each adapter of these has a guest: full batches, batches by timeout, and batches of a tuner.
+/// A service with an adapter for full batches, one for batches by timeout, one for batches of a
+/// tuner, and one without batches.
 const GUESTS: &str = r#"
 [link.uplink]
 rate = "20mbit"
@@ -1082,7 +1085,8 @@ batches = "adaptive,delay=5ms"
 adapter = "namespace"
 "#;
 
-/// Batches, packets in them, and their total wait in nanoseconds, of an adapter in one direction.
+/// Returns an adapter's number of batches and of packets in them, in one direction, and the
+/// packets' total wait in nanoseconds.
 fn batches(service: &Service, name: &str, way: &str) -> [u64; 3] {
     let all = &service.adapter(name)["batches"];
     [&all["batches"][way], &all["packets"][way], &all["waited_ns"]]
@@ -1092,8 +1096,8 @@ fn batches(service: &Service, name: &str, way: &str) -> [u64; 3] {
 fn guests() {
     let service = Service::start("serve-guests.toml", GUESTS);
     let uplink = service.processes[""].as_i64().unwrap();
-    // The uplink's host sends packets to the guest at this place; returns the difference that they
-    // make to its counters.
+    // Sends packets from the uplink's host to the guest whose address ends in `place`; returns by
+    // how much the adapter's counters have grown.
     let send = |name: &str, place: u8, gap: u64, packets: u64| {
         let before = batches(&service, name, "down");
         let address = service.uplink().replace(".1:", &format!(".{place}:"));
@@ -1108,13 +1112,13 @@ fn guests() {
         service.until("its packets have left", |_| since()[1] >= packets);
         since()
     };
-    // Few packets of the hosts themselves are among them.
+    // The counts include a few packets that the hosts send on their own.
     let [number, packets, _] = send("full", 2, 0, 40);
     assert!((4..=5).contains(&number) && packets <= 50, "{number} batches, {packets} packets");
     let [number, packets, waited] = send("timed", 3, 5_000, 200);
     assert!(number >= packets / 100, "{number} batches, {packets} packets");
     if falaj_guest::is_inside() {
-        // A batch has the packets of 20 ms, at 0, 5, 10, 15 and perhaps 20 ms.
+        // A batch has the packets that arrive within 20 ms: at 0, 5, 10, 15 and perhaps 20 ms.
         assert!((4 * number..=6 * number).contains(&packets), "{number} of {packets}");
         let mean = waited / packets;
         assert!((9_500_000..=12_600_000).contains(&mean), "{mean} ns");
@@ -1126,7 +1130,7 @@ fn guests() {
     }
     assert_eq!(service.adapter("plain")["batches"], Value::Null);
 
-    // Both directions follow a change of the service.
+    // A change applies to the batches of both directions.
     for name in ["full", "timed"] {
         let made = service.patch(&format!("/v1/adapters/{name}"), &json!({ "batches": "1" }));
         assert_eq!(made.status, 200, "{}", made.body);
@@ -1142,7 +1146,7 @@ fn guests() {
         [now[0] - before[0], now[1] - before[1]]
     };
     service.until("its packets have crossed", |_| since()[1] >= 40);
-    // Packets of the host itself may have been in an open batch at the change.
+    // At the change, an open batch may have held packets that the host sends on its own.
     let [number, packets] = since();
     assert!(number + 5 >= packets, "{number} batches, {packets} packets");
     let metrics = service.get("/metrics").body;
@@ -1153,7 +1157,7 @@ fn guests() {
     let waits = |name| format!("falaj_adapter_batch_wait_seconds{{adapter=\"{name}\"}}");
     assert!(metrics.contains(&waits("full")) && !metrics.contains(&waits("plain")), "{metrics}");
 
-    // Guests come and go.
+    // Adapters with guests can be added and removed.
     let there = Namespace::new();
     let put = |port: &str, batches: &str| {
         let keys = json!({ "adapter": port, "batches": batches }).to_string();
@@ -1227,7 +1231,7 @@ fn closed() {
     });
     let calm = service.adapter("calm");
     service.kill();
-    // Its owner keeps the interface, addresses and sockets, but nothing passes.
+    // The adapter's owner keeps the interface, addresses and sockets, but no packets pass.
     let began = Instant::now();
     while there.is_running() != Some(false) {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", there.is_running());
@@ -1245,8 +1249,8 @@ fn closed() {
         up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50)
     });
     again.end();
-    // Another adapter is listed before it now: it keeps its addresses, and the other one gets
-    // different ones.
+    // The adapter `first` is now listed before `calm`: `calm` keeps its addresses, and `first` gets
+    // other addresses.
     let before = "[link.uplink.flow.first]\nadapter = \"namespace\"\n[link.uplink.flow.calm]";
     let text = text
         .replacen("[link.uplink.flow.calm]", before, 1)
@@ -1304,8 +1308,8 @@ fn within_namespaces(case: &str) {
     assert!(status.success(), "{}", std::fs::read_to_string(said).unwrap());
 }
 
-/// Two adapters and a host behind the uplink, behind veth pairs. After a restart, the first packet
-/// with one adapter's source address comes from the other adapter.
+/// Two adapters, and a host at the uplink; each is joined by a veth pair. After a restart, the
+/// first packet with one adapter's source address comes from the other adapter.
 fn addresses_within() {
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
@@ -1350,7 +1354,7 @@ fn addresses_within() {
         std::fs::read_to_string(&log)
             .is_ok_and(|text| text.contains("adapter wild: 1 packets dropped, the last from 02:00"))
     });
-    // The address's owner has not sent anything yet, and receives the packets for it.
+    // The owner of the address has not sent anything yet, but receives the packets for the address.
     for host in [(&mut calm, "a0"), (&mut wild, "w0")] {
         host.0.begin(&format!("await {} 88b5", host.1));
         assert_eq!(host.0.answer(), "listening");
@@ -1381,7 +1385,7 @@ fn interruption(heard: &dyn Fn() -> u64) -> Duration {
     longest
 }
 
-/// Two hosts behind veth pairs: an adapter, and the host behind the uplink.
+/// Two hosts behind veth pairs: one behind the adapter, and one behind the uplink.
 fn open_within() {
     const ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
@@ -1395,7 +1399,8 @@ fn open_within() {
         });
     let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\n";
-    // The executable of a program upgraded while running is deleted; and a service manager listens.
+    // As after an upgrade of the installed program, the executable of the running one is deleted. A
+    // service manager listens.
     let copy = directory().join("falaj-upgraded");
     let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -1484,7 +1489,7 @@ fn open_within() {
         out.push(interruption(&heard));
         sender.kill().unwrap();
         sender.wait().unwrap();
-        // And the service is running again as before.
+        // After that, the service is started again.
         let began = Instant::now();
         while served().is_none_or(|now| now == killed) || UnixStream::connect(&service.api).is_err()
         {
@@ -1495,8 +1500,8 @@ fn open_within() {
     }
     eprintln!("killed, nothing passed for {out:?}");
     out.sort();
-    // The documented limit is one second. One of three times may be twice as long, on a host that
-    // was busy.
+    // The documented limit is one second. On a busy host, one of the three times may be twice as
+    // long.
     assert!(out[1] <= Duration::from_secs(1) && out[2] <= Duration::from_secs(2), "{out:?}");
     service.until("it is asked as before", |service| service.get("/v1/adapters").status == 200);
     comes("forwarded again");
@@ -1505,7 +1510,8 @@ fn open_within() {
             && up(&service.adapter("only"))["total"]["sent"].as_u64() > Some(0)
     });
     over.store(true, std::sync::atomic::Ordering::Relaxed);
-    // The pause before the third start is four seconds.
+    // The pause before the third start is four seconds; the supervisor notifies the manager
+    // meanwhile.
     let silence = silence.join().unwrap();
     assert!(
         silence < Duration::from_secs(3),

@@ -118,7 +118,8 @@ fn standard_input() {
     assert!(ran.out == text, "{} bytes of {}", ran.out.len(), text.len());
 }
 
-/// On a busy machine a guest often misses the signal for a message; the next one wakes it.
+/// On a busy machine a guest often misses the signal for a message of input. The next message wakes
+/// the guest.
 fn standard_input_of_many() {
     let guests = [(); 12].map(|()| {
         std::thread::spawn(|| {

@@ -35,16 +35,17 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Rate of the link, and its largest packet in bytes as it counts them.
+/// Rate of the link.
 const RATE: Rate = Rate(20_000_000);
+/// Largest packet, in bytes as the link counts them.
 const LARGEST: u32 = 1514;
 /// Largest allowed lateness of 99 of 100 packets of a flow, in nanoseconds: in 9 of 10 flows, and
 /// in all. In some flows most packets are due just as the next one is sent.
 const LATE: [u64; 2] = [1_000, 1_600];
 /// Longest time to deliver one packet, in nanoseconds.
 const HANDING: u64 = 1_400;
-/// Time in nanoseconds for which the link polls the clock before it delivers a packet. A source
-/// with instants that repeatedly fall into that time sends after it.
+/// Time in nanoseconds for which the link polls the clock before it delivers a packet. If a packet
+/// of a source is due in that time, the source sends it afterwards.
 const LOOKING: u64 = 1_536;
 /// Largest delay of an arrival behind the simulated one, in nanoseconds: for 9 of 10 packets, and
 /// for all.
@@ -57,11 +58,11 @@ const LEAD: Span = falaj_experiment::measure::LEAD;
 enum Beside {
     /// Sources that together send a little less or more than the link carries.
     Load,
-    /// Sources that send up to three times what it carries.
+    /// Sources that send up to three times what the link carries.
     Flood,
-    /// A link that loses, doubles, corrupts, delays and reorders.
+    /// A link that loses, duplicates, corrupts, delays and reorders packets.
     Impairments,
-    /// Another such link behind it.
+    /// A second link of the same kind behind the first one.
     SecondHop,
 }
 

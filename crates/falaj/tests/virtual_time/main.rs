@@ -9,10 +9,10 @@
 //! | [`probe`] | probes at both ends of a link, run by this program |
 //! | [`tcp`] | the kernel's TCP beside the simulated one |
 //! | [`referee`] | the kernel's queueing disciplines and ours, packet by packet |
-//! | [`trees`] | drawn trees with filters, as the kernel serves them and as they are imported |
+//! | [`trees`] | random trees of queueing disciplines with filters: in the kernel, and imported |
 //!
-//! The tests need a kernel (`make kernel`); without one they are left out, with a message. A busy
-//! host cannot break any of their limits of real time.
+//! The tests need a kernel (`make kernel`); without one they are left out, with a message. Limits
+//! of real time are long enough for a busy host.
 
 mod commands;
 mod exact;
@@ -90,7 +90,7 @@ fn run(flags: &[&str], command: &[&str]) -> Ran {
     falaj(&[&["run", "--virtual-time"], flags, &["--"], command].concat())
 }
 
-/// Runs the same for a script.
+/// Like [`run`], for a shell script.
 fn script(flags: &[&str], script: &str) -> Ran {
     run(flags, &["sh", "-c", script])
 }

@@ -1,5 +1,5 @@
 //! Probes that run at both ends of a link: an echo of datagrams and its client; a connection that
-//! is idle for long.
+//! is idle for a long time.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};
@@ -85,7 +85,7 @@ fn ask(count: u64, gap: Duration, length: usize) {
         }
         all.into_iter().flatten().collect::<Vec<_>>()
     });
-    // The echo at the other end has started by then.
+    // After 100 ms the echo at the other end has started.
     std::thread::sleep(Duration::from_millis(100));
     let mut bytes = vec![0; length.max(16)];
     for number in 0..count {
@@ -113,7 +113,7 @@ fn flood(ports: u16, long: Duration, gap: Duration) {
     let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
     let socket = || UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
     let sockets: Vec<UdpSocket> = (0..ports).map(|_| socket()).collect();
-    // The other end has started by then.
+    // After 100 ms the other end has started.
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
     let mut number = 0;
@@ -142,7 +142,7 @@ fn answer() {
 /// sent.
 fn idle(time: Duration) {
     let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
-    // The other end has started by then.
+    // After 100 ms the other end has started.
     std::thread::sleep(Duration::from_millis(100));
     let mut connection = TcpStream::connect((peer, PORT)).expect("it answers");
     setsockopt(&connection, sockopt::KeepAlive, &true).expect("kept alive");

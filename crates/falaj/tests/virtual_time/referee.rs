@@ -23,8 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// the clock takes 256 ns; through the kernel, a packet that has to wait may take longer too.
 /// Differences of -3.4 to 7.5 us were seen.
 const LATER: std::ops::RangeInclusive<i64> = -5_000..=10_000;
-/// One packet in this number may be dropped by the kernel alone, or by falaj alone: it arrives
-/// within such a difference of the instant at which a full queue has room again.
+/// One packet in this number may be dropped only by the kernel, or only by falaj: such a packet
+/// arrives almost at the instant at which a full queue has room again.
 const ALONE: u64 = 100;
 
 pub(crate) fn source(name: &str, model: &str, rate: u64, size: u64) -> String {
@@ -121,14 +121,14 @@ fn refused() {
     assert!(told[1]["flows"][0]["same_packets"]["both"].as_u64() > Some(70), "{told:#?}");
 }
 
-/// The kernel's `police` and a policer take the same of 500 datagrams, one by one: incoming packets
-/// count as IP packets, and outgoing ones as frames.
+/// Of 500 datagrams, the kernel's `police` and a policer of falaj accept the same ones. Incoming
+/// packets count as IP packets, and outgoing packets as frames.
 fn policers() {
     const COUNT: u32 = 500;
     const HEADERS: u32 = 28;
     let this = this();
-    // The tokens never come within 6 bytes of the length of a packet: the instants at which the
-    // guest sends are not exact.
+    // The instants at which the guest sends are not exact. So the tokens present always differ by
+    // more than 6 bytes from the length of the packet.
     for (mbit, burst, gap, counted) in [(5, 10_240, 900, 1000), (2, 4_006, 1_700, 700)] {
         for (layer, tc) in [
             (

@@ -1,5 +1,4 @@
-//! Compares the kernel's TCP with the simulated one: cells of the grid that agree, the same each
-//! time.
+//! Compares the kernel's TCP with the simulated TCP, in two cells of the grid of `reproduce tcp`.
 
 use crate::{falaj, trial};
 use libtest_mimic::Trial;

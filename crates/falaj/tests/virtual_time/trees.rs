@@ -1,5 +1,5 @@
-//! The kernel as referee of imports: drawn trees of queueing disciplines with filters, run by the
-//! kernel and by falaj over the same datagrams, in one guest.
+//! The kernel as referee of imports: random trees of queueing disciplines with filters. The kernel
+//! and falaj serve the same datagrams by each tree, in one guest.
 
 use crate::referee::{measured, source, written};
 use crate::trial;
@@ -10,13 +10,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("trees::drawn_trees_share_as_in_the_kernel", drawn_trees)]
 }
 
-/// A number from `low` to `high`.
+/// Returns a random number from `low` to `high`.
 fn between(draws: &mut Draws, low: u64, high: u64) -> u64 {
     low + draws.draw() % (high - low + 1)
 }
 
-/// The commands after `tc` that make a tree of this kind, and its leaves. Classes of htb borrow up
-/// to the link's rate: at a lower `ceil` the kernel shares the rest otherwise, and a note says so.
+/// Returns the commands after `tc` that make a tree of this kind, and the tree's leaves. Classes of
+/// htb may borrow up to the link's rate: with a lower `ceil`, the kernel divides the remaining
+/// capacity differently, as a note of the import says.
 fn tree(draws: &mut Draws, kind: &str, rate: u64) -> (Vec<String>, Vec<String>) {
     let device = "dev falaj0";
     let count = between(draws, 2, 4);
@@ -62,8 +63,9 @@ fn tree(draws: &mut Draws, kind: &str, rate: u64) -> (Vec<String>, Vec<String>) 
     (lines, (1..=count).map(|n| leaf(2, n)).collect())
 }
 
-/// Filters that give each leaf but the last one a port, and the last leaf all other packets. Each
-/// has a filter before it that looks at the same port, and takes other packets.
+/// Returns filters that send the packets of one port to each leaf except the last, and all other
+/// packets to the last leaf. Before the filter of a port stands a filter that tests the same port,
+/// but matches other packets.
 fn filters(draws: &mut Draws, leaves: &[String]) -> Vec<String> {
     let parent = &leaves[0][..2];
     let filter = |prio: u64, matches: &str, leaf: &str| {
@@ -96,8 +98,9 @@ fn filters(draws: &mut Draws, leaves: &[String]) -> Vec<String> {
     lines
 }
 
-/// Trees with filters, overloaded. Each flow gets the same share of its packets
-/// through, and packets wait as long; but for htb, whose classes take turns of tenths of a second.
+/// Compares overloaded trees with filters. In the kernel and in falaj, the same share of each
+/// flow's packets arrives, with nearly the same median delay. The delays of htb are not compared,
+/// because its classes take turns of tenths of a second.
 fn drawn_trees() {
     const KINDS: [&str; 4] = ["htb", "prio", "drr", "ets"];
     let mut draws = Draws::new(30, 1);
@@ -139,11 +142,12 @@ fn drawn_trees() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Two frames of 1242 bytes of payload at 4 Mbit/s, the slowest link that is drawn, in nanoseconds:
-/// a frame is between the decisions of both, and one on its way.
+/// Largest allowed difference of median delays, in nanoseconds: two frames with 1242 bytes of
+/// payload at 4 Mbit/s, the slowest link that is drawn. The decisions may differ by one frame, and
+/// another frame may be in transmission.
 const LONGEST_TURN: f64 = 2.0 * 1284.0 * 8.0 / 4e6 * 1e9;
 
-/// Writes a case of these commands.
+/// Writes a case with these commands of tc.
 fn tree_case(name: &str, lines: &[String], traffic: &str) -> String {
     written(name, &format!("tc {}\n", lines.join("\ntc ")), traffic, "2s")
 }

@@ -144,7 +144,8 @@ impl Script<'_> {
         Ok(Script { text, name, args, may_run: !no_run })
     }
 
-    /// Imports the text if it is commands alone, else the commands that it runs.
+    /// Imports the text directly if it consists of commands only. Otherwise runs it in the sandbox,
+    /// and imports the commands that it ran.
     fn import(
         self,
         import: impl Fn(&str, &str) -> Result<Imported, Diagnostics>,

@@ -1,10 +1,10 @@
 //! Runs a script in a sandbox, where stand-ins for `tc`, `ipfw` and other programs record their
 //! commands and do nothing.
 //!
-//! The script is the first process but one of new namespaces: it sees the system's programs and
-//! libraries read-only, an empty directory in memory, no network and no other process. It runs as
-//! root there, and as the calling user outside, or as `nobody` if root calls. It has 10 s, and a
-//! thousand pauses by `sleep`, which take no time.
+//! The script runs in new namespaces. It sees the system's programs and libraries read-only, an
+//! empty directory in memory, no network, and only the sandbox's own processes. Inside, it runs as
+//! root; outside, as the calling user, or as `nobody` if root calls. It may run for 10 s, and pause
+//! a thousand times by `sleep`; the pauses take no time.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// The programs with a stand-in, beside `sudo`, which runs its command.
+/// Programs replaced by a stand-in. `sudo` has a stand-in too, which runs its command.
 const STAND_INS: &str = "tc ip ipfw dnctl pfctl sleep usleep sysctl modprobe rmmod lsmod kldload \
                          iptables ip6tables iptables-restore ip6tables-restore ipset nft ethtool \
                          ifconfig brctl bridge tcset tcdel docker podman ssh systemctl service \
@@ -27,7 +27,7 @@ const NOBODY: u32 = 65534;
 /// The commands that a script has run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// The commands, one a line. An endless script ends with an endless pause.
+    /// The commands, one per line. An endless script ends with an endless pause.
     pub(super) commands: String,
     /// True if the script was ended at its last pause.
     pub(super) is_endless: bool,
@@ -59,7 +59,8 @@ pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
         sandbox.spawn()
     };
     let mut started = sandbox(nix::unistd::geteuid().is_root().then_some(NOBODY));
-    // The root of a user namespace without such a user is an ordinary user outside.
+    // EINVAL: this user namespace has no user `nobody`. Its root is an ordinary user outside, so
+    // the script may run as this root.
     if started.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::EINVAL as i32)) {
         started = sandbox(None);
     }

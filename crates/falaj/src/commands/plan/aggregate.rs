@@ -208,8 +208,9 @@ fn time(seconds: f64) -> String {
 }
 
 impl Args {
-    /// The streams of batches, those towards the machines first, and the number of groups of them.
-    /// With --guest the arguments are not used.
+    /// Returns the streams of batches, first those towards the virtual machines; and the number of
+    /// groups of streams, from the first one on, whose delays count. With --guest the arguments are
+    /// not used.
     fn streams(&self, vms: usize, rate: f64, back: f64) -> (Vec<Stream>, usize) {
         if !self.guest.is_empty() {
             return self.streams_of_guests();
@@ -333,7 +334,7 @@ impl Args {
         Ok(())
     }
 
-    /// Returns true if no batch has a size that is still to be found or given.
+    /// Returns true if every --guest has its batch size, and each virtual machine its own batches.
     fn all_sized(&self) -> bool {
         let of_guests = !self.guest.is_empty() && self.guest.iter().all(|g| g.size.is_some());
         of_guests && !self.shared
@@ -383,7 +384,7 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let (fill, load) = (line.fill(0)?, line.load()?);
     let simulated =
         line.simulate(Ask { batches: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
-    // The model has neither timeouts nor service distributions other than the exponential.
+    // The model has no timeouts, and only exponential service times.
     let modelled = match line.common_service()? {
         Some((Shape::Exponential, mean)) if system.timeout.is_none() => Some(mean),
         _ => None,
@@ -476,7 +477,7 @@ struct EvaluatedStream {
     /// Packets per second of each stream.
     rate: f64,
     fill: Fill,
-    /// Mean service of its batches, in seconds.
+    /// Mean service time of its batches, in seconds.
     service: f64,
     simulated: Option<SimulatedStream>,
 }

@@ -115,7 +115,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     let flow = picture.flow;
     let envelope = flow.envelope.as_ref().ok().map(|e| &e.curve);
     let bends = |curve: &Curve| float(&curve.pieces()[curve.pieces().len() - 1].at);
-    // All points of interest, and some margin after them.
+    // The time axis covers all points of interest, and a margin after them.
     let latest = match (&flow.distances, envelope) {
         (Some(d), Some(envelope)) => (float(&d.delay.at) + float(&d.delay.length))
             .max(float(&d.backlog.at))

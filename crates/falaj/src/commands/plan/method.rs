@@ -20,7 +20,7 @@ impl Method {
     /// All methods, in the order of columns.
     pub(super) const ALL: [Method; 3] = [Method::Sum, Method::AsOne, Method::Linear];
 
-    /// The method of the theory.
+    /// Returns the same method as `falaj-theory` names it.
     pub(super) fn of_theory(self) -> BoundMethod {
         match self {
             Method::Sum => BoundMethod::Total,
@@ -29,7 +29,8 @@ impl Method {
         }
     }
 
-    /// The heading of its column, where the places of a path are called `places`.
+    /// Returns the heading of the method's column; `places` is the word for the queues of a path,
+    /// such as "links".
     pub(super) fn heading(self, places: &str) -> String {
         match self {
             Method::Sum => format!("sum of {places}"),

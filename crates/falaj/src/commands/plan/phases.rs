@@ -13,17 +13,17 @@ use std::sync::Arc;
 /// Number of phases that are printed as text.
 const MOST: usize = 20;
 
-/// The times of the run in which one scenario holds.
+/// A phase: all periods of the run in which the same scenario holds.
 pub(super) struct Phase {
     scenario: Arc<Scenario>,
-    /// The settings that led to it first.
+    /// The settings that began its first period.
     sets: Arc<[String]>,
-    /// The beginnings of its times, from the start of the run.
+    /// Start of each period, measured from the start of the run.
     from: Vec<Span>,
 }
 
-/// The phases of a run, in the order in which they first occur, without the one that it begins
-/// with.
+/// Returns the phases that scheduled changes begin, in the order in which they first occur. The
+/// phase at the start of the run is left out.
 pub(super) fn phases(scenario: &Scenario) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     let mut numbers = std::collections::BTreeMap::new();
@@ -49,7 +49,7 @@ impl Phase {
     }
 }
 
-/// Prints the guarantees of each phase. Returns true if a flow's needs are not met in one.
+/// Prints the guarantees of each phase. Returns true if a requirement is not met in one.
 pub(super) fn print(phases: &[Phase]) -> Result<bool> {
     if phases.is_empty() {
         return Ok(false);
@@ -91,8 +91,8 @@ fn way_rows<'a>(way: &'a Way<'_>) -> impl Iterator<Item = Vec<String>> + 'a {
     })
 }
 
-/// The phases as JSON, each with its whole plan. Bounds over several links are those of all
-/// methods, or of one.
+/// Returns the phases as JSON, each with its whole plan, and true if a requirement is not met in
+/// one. Bounds over several links are those of all methods, or of the method `only`.
 pub(super) fn json(phases: &[Phase], only: Option<BoundMethod>) -> Result<(Json, bool)> {
     let (mut all, mut refused) = (Vec::new(), false);
     for phase in phases {

@@ -122,8 +122,8 @@ pub(super) fn refusals<'a>(way: &'a Way<'_>) -> impl Iterator<Item = String> + '
     way.unmet.iter().map(|u| format!("REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help))
 }
 
-/// Prints the end-to-end delay bounds, if packets pass several links.
-/// The bounds are those of all methods, or of one.
+/// Prints the end-to-end delay bounds, if packets pass several links: those of all methods, or of
+/// the method `only`.
 pub(super) fn end_to_end(routes: &Result<Routes, String>, only: Option<Method>) {
     let routes = match routes {
         Ok(routes) if routes.is_network() => routes,

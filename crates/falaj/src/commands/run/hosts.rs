@@ -77,7 +77,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     let summary = of_forwarder(scenario, &forwarder, hosts.unread());
     tell(args.stats, &hosts, &summary);
     // The hosts are dropped first: the kernel removes their interfaces one after the other, and the
-    // drop waits for these.
+    // drop waits until they are removed.
     drop(hosts);
     status((exit, captured), &summary, &args.json, &args.fail_if)
 }

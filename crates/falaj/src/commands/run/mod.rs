@@ -173,7 +173,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Refuses options that lead out of a guest, where time is virtual or the scenario says so.
+    /// Refuses options that lead out of a guest, if the run is in virtual time: by `--virtual-time`
+    /// or by the scenario's `time`.
     fn refuse_outside(&self, time: RunTime) -> Result<()> {
         let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
         let cure = "leave it out, or start the server of the command at the far end with --peer";
@@ -260,7 +261,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (mut scenario, mut text) = args.link.scenario(1500)?;
     if let Some(seed) = args.seed {
         scenario.begin_at(seed);
-        // The scenario's text in a capture has the same seed.
+        // A capture contains the scenario's text, so this text gets the seed too.
         text = with_seed(&text, seed);
     }
     args.refuse_outside(scenario.run.time)?;
@@ -358,7 +359,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut why = None;
     let out = match Nat::open(&sandbox, &ways) {
         Ok(out) => Some(out),
-        // Internet access by an explicitly requested way is required.
+        // If the user named a way to the internet, its failure is an error.
         Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
             bail!("--internet: {error}")
         }
@@ -415,7 +416,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
     tell(args.stats, sandbox.sides(), &summary);
-    // Dropping the link ends its guest process. No interface that others wait for vanishes with it.
+    // Dropping the link ends its guest process. The interfaces exist until `sandbox` is dropped.
     drop(forwarder);
     if let Some(mut guest) = guest {
         guest.wait()?;
@@ -450,8 +451,8 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     }
 }
 
-/// Returns the exit status: that of the command or, if that is 0, that of a failed condition or of
-/// the capture. Before that, writes the JSON summary and prints which conditions hold.
+/// Writes the JSON summary, prints which conditions hold, and returns the exit status. If the
+/// command's status is 0, the status of a failed condition or of the capture replaces it.
 pub(crate) fn status(
     (exit, captured): (Exit, ExitCode),
     summary: &Summary,

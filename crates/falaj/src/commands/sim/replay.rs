@@ -32,7 +32,8 @@ const DIFFERS: u8 = 1;
 /// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
 
-/// Replays `path` through the link of `scenario`, or of the capture's own if none is given.
+/// Replays `path` through the link of `scenario` or, if that is `None`, of the capture's own
+/// scenario.
 pub(crate) fn main(
     path: &Path,
     scenario: Option<&Path>,
@@ -192,13 +193,13 @@ impl fmt::Display for Between<'_> {
     }
 }
 
-/// Lets the next arrivals enter, those in the range `these`.
+/// Lets the next arrivals enter: those in the range `these`.
 fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> Result<()> {
     for Arrival { way, flow, .. } in &arrivals[these.clone()] {
         let flows = replay.flows(PipeId(*way));
         let known = match flow {
             Some(flow) => flow.index() < flows,
-            // Rules know two directions.
+            // Rules choose the flow; `way` is one of the two directions.
             None => *way < 2 && flows > 0,
         };
         ensure!(known, "a packet belongs to a flow that its scenario does not have");
@@ -222,7 +223,8 @@ fn changed(
     let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "a new link takes the place of one that has not ended");
-    // A position may be free now that the live link did not yet know to be free: use its own list.
+    // The replay may find a position free before the live link did. So the free positions are those
+    // that the capture lists.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
     let at = apply(replay, (before, at), &after, (places, *drop), change.at)?;
     Ok((after, at))
@@ -266,7 +268,7 @@ fn scheduled(replay: &mut Replay<'_>, arrivals: &[Arrival], scenario: &Scenario)
 /// Returns the arrivals recorded in falaj's own capture, with the header fields that rules and
 /// masks see in its frames.
 fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
-    // Packets that arrived in one piece share the headers of the first.
+    // Packets that arrived as one unit share the headers of its first packet.
     let mut first: BTreeMap<u32, Key> = BTreeMap::new();
     let mut of = |taken: &Taken, frame: &[u8]| {
         let key = match taken.part {

@@ -143,7 +143,8 @@ fn a_scenario_for_another_command() {
     refused(&["traffic", silent], "link a has no [traffic.NAME]: there is nothing to send");
 }
 
-/// The device is behind the port; in a simulation it is behind each link.
+/// In a live run the device is behind the port, so only the last link that packets pass may be
+/// paced by it. In a simulation, each link may have a device.
 #[test]
 fn a_device_behind_another_link() {
     let links = "[link.a]\nrate = \"1mbit\"\nup = { paced-by = \"device\" }\n[link.b]\nrate = \"1mbit\"\n\
@@ -222,7 +223,8 @@ fn a_service_that_does_not_begin() {
     );
 }
 
-/// Asserts the same for a command that wrote to standard output before it found the error.
+/// Asserts that the command is refused with this message. Unlike in [`refused`], the command may
+/// write to standard output before it finds the error.
 fn ends(args: &[&str], said: &str) {
     let ran = falaj(args);
     assert!(ran.status == Some(2) && ran.err.contains(said), "{args:?}: {said}\n{ran:#?}");

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A command that runs beside the test, and ends with this value.
+/// A command that runs beside the test, and is killed when this value is dropped.
 struct Running {
     child: Child,
     err: BufReader<ChildStderr>,
@@ -27,7 +27,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts the command and waits until it has printed this.
+    /// Starts the command and waits until it has printed `said`.
     fn until(at: TempDir, mut command: Command, said: &str) -> Running {
         let mut child = command.spawn().expect("it starts");
         let err = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -271,7 +271,7 @@ fn a_scenario_that_is_not_to_be_read() {
     let link = Running::bridge();
     let mut asking = UnixStream::connect(link.at("control")).expect("it listens");
     writeln!(asking, "{{\"do\":\"show\"}}").expect("it listens");
-    // Another socket repeats its hello and its answer.
+    // Another socket repeats the link's hello and its answer.
     let lines = BufReader::new(asking).lines().take(2);
     let mut said: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
     said.push(r#"{"ok": {"toml": "x"}}"#.to_owned());

@@ -70,9 +70,9 @@ fn routes() {
     service.end();
 }
 
-/// Pages in a browser send requests without the token (there is no cookie), preflight requests
-/// included: from another origin, from a `null` origin, and from the service's own. No answer
-/// allows the browser to read or to send.
+/// Pages in a browser send requests and preflight requests without the token; there is no cookie.
+/// The pages come from another origin, from a `null` origin, and from the service's own origin. No
+/// answer allows the browser to read or to send.
 fn pages() {
     let (service, address) = over_tcp("attack-pages");
     for origin in ["http://evil.example", "null", &format!("http://{address}")] {

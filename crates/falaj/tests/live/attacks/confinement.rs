@@ -30,7 +30,7 @@ fn elsewhere(name: &str) -> PathBuf {
     elsewhere
 }
 
-/// Sends some packets through, and returns the library's messages.
+/// Sends some packets through the library's discipline, and returns the library's messages.
 fn trespassed(service: &Service, log: &Path) -> String {
     service.send("calm", 1_000, 100, 20).wait().unwrap();
     service.until("packets pass", |service| {
@@ -76,7 +76,7 @@ fn files() {
     ] {
         assert_eq!(ended(call), "ENOSYS", "{call}: {said}");
     }
-    // Either of the mechanisms may refuse it; which one depends on the kernel.
+    // Several mechanisms refuse this read; which one does depends on the kernel.
     assert_ne!(ended("reads what others have open"), "done", "{said}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), "a secret");
     service.end();

@@ -42,13 +42,13 @@ pub(crate) fn order() {
     assert_eq!(of(NOT_TAKEN), 0, "{stats}");
 }
 
-/// The port's reports of its free space are in the capture between the packets, and with them the
-/// replay decides each packet alike.
+/// The capture contains, between the packets, the port's reports of its free space. With them the
+/// replay decides each packet as the live link did.
 pub(crate) fn replayed() {
     replayed_with("hybrid");
 }
 
-/// The same with a sleeping event loop.
+/// Like [`replayed`], with a sleeping event loop.
 pub(crate) fn replayed_sleeping() {
     replayed_with("sleep");
 }
@@ -70,8 +70,8 @@ fn replayed_with(timer: &str) {
     altered(name);
 }
 
-/// Alters the capture so that the port has no room where it had some: the first packet decided
-/// differently is named.
+/// Alters a report in the capture: the port has no room instead of some. The replay names the first
+/// packet that is decided differently.
 fn altered(name: &str) {
     let mut bytes = std::fs::read(directory().join(name)).expect("it is there");
     let room = format!("FALAJ_ROOM={}\n", u32::MAX).into_bytes();

@@ -1,5 +1,5 @@
-//! A guest without a virtual machine: a driver of its network card, which sends the given frames
-//! and receives others.
+//! Takes the place of a virtual machine: a driver of the machine's network card, which sends and
+//! receives frames.
 
 use crate::guest::{
     CSUM, FROM_GUEST, Guest, HEADER, LEAST, MRG_RXBUF, SIZE, TO_GUEST, TSO4, parts,
@@ -11,14 +11,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vm_memory::{Bytes, GuestAddress};
 
-/// Guest addresses of the buffers, one for each descriptor of a ring.
+/// Guest address of the first buffer for frames that the guest sends.
 const SENT: u64 = 0x40000;
+/// Guest address of the first buffer for frames that the guest receives.
 const COMES: u64 = 0x80000;
+/// Size of a buffer in bytes; each descriptor of a ring has one.
 const BUFFER: u64 = 0x4000;
 
 pub(crate) struct Driver {
     guest: Guest,
-    /// Number of entries of the ring to the guest already read.
+    /// Number of entries already read from the ring to the guest.
     seen: u16,
 }
 
@@ -32,7 +34,8 @@ impl Driver {
         Driver { guest, seen: 0 }
     }
 
-    /// Sends a frame as soon as a descriptor is free.
+    /// Sends a frame as soon as a descriptor is free. Returns true if it was sent, and false if no
+    /// descriptor was free within a second.
     fn sends(&mut self, parts: [&[u8]; 2]) -> bool {
         let (guest, began) = (&mut self.guest, Instant::now());
         while guest.made[FROM_GUEST].wrapping_sub(guest.used(FROM_GUEST)) >= SIZE {
@@ -69,7 +72,7 @@ impl Way for Driver {
     fn comes(&mut self, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
         let guest = &mut self.guest;
         let call = guest.calls[TO_GUEST].as_raw_fd();
-        // SAFETY: it is open as long as the guest is.
+        // SAFETY: the descriptor stays open as long as `guest` exists.
         let call = unsafe { BorrowedFd::borrow_raw(call) };
         while guest.used(TO_GUEST) == self.seen {
             let mut fds = [PollFd::new(call, PollFlags::POLLIN)];

@@ -46,12 +46,12 @@ const CASES: &[(&str, fn())] = &[
     (REPLAYED_SLEEPING, device::replayed_sleeping),
 ];
 
-/// These cases need a token bucket of the kernel, and its command.
+/// These cases need the command `tc`, and the kernel's token bucket `tbf`.
 const ORDER: &str = "what_a_device_paces_stays_in_order_and_whole";
 const REPLAYED: &str = "what_a_device_refused_is_in_the_capture_and_is_replayed";
 const REPLAYED_SLEEPING: &str = "what_a_device_refused_is_replayed_where_the_loop_sleeps";
 
-/// These cases need a firewall with queues, and its command.
+/// These cases need the command `iptables`, and the kernel's firewall queues (`NFQUEUE`).
 const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
 const MUTATED_IN_QUEUES: &str = "mutated_frames_cost_no_good_one_in_the_firewalls_queues";
 
@@ -98,7 +98,7 @@ fn has_token_buckets() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Returns true if `falaj doctor` found AF_XDP.
+/// Returns true if `falaj doctor` reports that AF_XDP works.
 fn has_xdp() -> bool {
     let findings =
         Ran::from(program(&["doctor", "--no-measuring", "--json"]).output().expect("it starts"))
@@ -218,7 +218,7 @@ impl Bridge {
     }
 }
 
-/// Returns the number in this column of this flow's line.
+/// Returns the number in a column of a flow's line of the statistics.
 fn count(stats: &str, flow: &str, column: usize) -> u64 {
     let line = stats
         .lines()
@@ -448,7 +448,7 @@ fn all_came(said: &str) {
     assert!(said.ends_with(" good came back") && !said.ends_with(" 0 good came back"), "{said}");
 }
 
-/// The same over shared memory between two programs, as frames and in batches.
+/// Like [`mutated`], over shared memory between two programs: as frames and in batches.
 fn mutated_in_memory() {
     let (mut a, mut b) = hosts();
     let path = format!("{}/falaj-test-{}.sock", std::env::temp_dir().display(), std::process::id());
@@ -464,7 +464,7 @@ fn mutated_in_memory() {
     }
 }
 
-/// The same from a guest through its network card.
+/// Like [`mutated`], from a guest through its network card.
 fn mutated_by_a_guest() {
     let (_a, mut b) = hosts();
     let path = std::env::temp_dir().join(format!("falaj-test-{}.sock", std::process::id()));
@@ -475,8 +475,8 @@ fn mutated_by_a_guest() {
     bridge.end();
 }
 
-/// The same through the queues of the firewall: packets that the kernel receives for this host, and
-/// this host's answers.
+/// Like [`mutated`], through the queues of the firewall: packets that the kernel receives for this
+/// host, and this host's answers.
 fn mutated_in_queues() {
     let mut a = Host::start();
     netlink::veth("a1", "a0", a.pid());
@@ -570,7 +570,7 @@ fn renamed() {
     netlink::set_up("a1", true);
     pass_between(&mut b, &mut a, A[0]);
     assert_eq!(netlink::promiscuity("a1"), 0);
-    // Afterwards, the interface with the old name is the end.
+    // After the renamed interface is deleted, the interface with the old name becomes the end.
     netlink::delete("wan0");
     bridge.says("falaj: a1 is up: forwarding");
     assert_eq!(netlink::promiscuity("a1"), 1);
@@ -590,7 +590,7 @@ fn unread() {
     let lost = lines_of(&stats, "were not read in time at the entrance");
     let [sent, offered] = [SENT as u64, count(&stats, "up all", OFFERED)];
     assert!(lost > sent / 3 && lost < sent, "{stats}");
-    // The kernels themselves add a few packets.
+    // The hosts' kernels send a few packets of their own.
     assert!((sent..sent + 20).contains(&(lost + offered)), "{stats}");
 }
 
@@ -624,7 +624,7 @@ fn segments() {
     std::thread::sleep(Duration::from_secs(1));
     let stats = bridge.end();
     let [up, down] = ["up all", "down all"].map(|all| count(&stats, all, OFFERED));
-    // The kernels themselves add a few packets.
+    // The hosts' kernels send a few packets of their own.
     assert!((GOOD..GOOD + 20).contains(&down), "{stats}");
     let words = "were not read in time at the entrance";
     let lost = stats.contains(words).then(|| lines_of(&stats, words));
@@ -659,8 +659,8 @@ fn elsewhere() {
     let here = std::process::id().to_string();
     let [near, far] = ["a1", "b1"].map(|interface| format!("{interface}@{here}"));
     let me = env!("CARGO_BIN_EXE_falaj");
-    // In an unrelated user namespace, the program may not enter this one; in one that was created
-    // from here, it may.
+    // A program of this user namespace may enter the network namespace; a program in another user
+    // namespace (`-U` below) may not.
     let mut command = Command::new("unshare");
     command
         .args(["-n", me, "bridge", &near, &far])
@@ -698,7 +698,7 @@ fn no_xdp() {
     bridge.says("falaj: forwarding between a1 and b1");
     pass_between(&mut a, &mut b, B[0]);
     bridge.end();
-    // A process that may use neither gets a message about both.
+    // A process that may use neither AF_XDP nor packet sockets gets a message about each.
     let mut command = Command::new("setpriv");
     command.args(NO_CAPABILITIES).args([
         env!("CARGO_BIN_EXE_falaj"),
@@ -718,7 +718,8 @@ fn no_xdp() {
     assert!(packet.contains("a1: ") && packet.contains("CAP_NET_RAW"), "{packet}");
 }
 
-/// Hosts in a user namespace of their own; they communicate on request.
+/// Runs two hosts in a user namespace of their own; they exchange packets once for each line of
+/// standard input.
 pub(crate) fn container() {
     let (mut a, mut b) = hosts();
     println!("ready");
@@ -921,7 +922,7 @@ fn queues() {
     netlink::set_up("lo", true);
     let socket = |port: u16| UdpSocket::bind(("127.0.0.1", port)).expect("an address");
     let [up, down] = [socket(9001), socket(9002)];
-    // Expected packets may take long; for those not expected, a short wait is enough.
+    // If a packet is expected, the wait may be long; if none is expected, a short wait is enough.
     let waits = |socket: &UdpSocket, comes: bool| {
         let time = if comes { Duration::from_secs(20) } else { Duration::from_millis(300) };
         socket.set_read_timeout(Some(time)).expect("a time");
@@ -960,7 +961,7 @@ fn queues() {
         }
     };
 
-    // No program reads the queue, and the rule does not bypass it.
+    // No program reads the queue, and the firewall's rule does not let packets bypass it.
     passes(&down, &up, 100, false);
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--delay", "30ms", "--stats"]);
     for (from, to) in [(&down, &up), (&up, &down)] {
@@ -976,7 +977,7 @@ fn queues() {
         "{stats}"
     );
 
-    // A queue stays with the program that has it.
+    // A second program cannot take over a queue in use.
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2"]);
     let ran =
         Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));

@@ -14,11 +14,11 @@ fn as_ever(ran: &Ran) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let times: Vec<f64> = ran.out.lines().map(|line| line.parse().expect("a number")).collect();
     assert!(times.len() >= 10 && times.iter().all(|&ms| ms >= 20.0), "{times:?}");
-    // Some may be late on a busy machine, but not most.
+    // On a busy machine some round trips may take longer, but not most.
     assert!(times.iter().filter(|&&ms| ms < 120.0).count() * 2 > times.len(), "{times:?}");
 }
 
-/// The time of day jumps by an hour, forward or back, at each reading.
+/// The time of day jumps by an hour, forward or back in turn, at each reading.
 pub(crate) fn step() {
     let library = directory().join("step.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/faults/step.c");
@@ -103,8 +103,8 @@ pub(crate) fn other_zero() {
     as_ever(&link.end());
 }
 
-/// A stopped process must not show as a broken guarantee, only as delay of this host: the host is
-/// late.
+/// The process is stopped for a while. The report must show this as packets delivered late by the
+/// host, not as a violated guarantee.
 pub(crate) fn stopped() {
     let told = Told::start("stopped", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

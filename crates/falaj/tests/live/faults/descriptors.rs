@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Packets pass, the file is not read again, which is reported, and adapters are refused with a
-/// reason. Afterwards everything is as before.
+/// Packets pass. The scenario file cannot be read again, which is reported, and new adapters are
+/// refused with a reason. Once descriptors are free again, everything works as before.
 pub(crate) fn used_up() {
     let told = Told::start("descriptors", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

@@ -5,8 +5,8 @@ use crate::common::{directory, falaj};
 use crate::service::THREE;
 use serde_json::json;
 
-/// The link goes on carrying packets; that some are missing in the capture is reported, with the
-/// reason.
+/// The link goes on carrying packets, and reports with a reason that packets are missing in the
+/// capture.
 pub(crate) fn capture() {
     let capture = small_disk("disk", "400k").join("c.pcapng");
     let at = capture.to_str().expect("UTF-8");
@@ -51,8 +51,8 @@ pub(crate) fn capture() {
     assert!(offered <= there + missing, "{offered} came, {there} are there, {missing} are missing");
 }
 
-/// A change is made, with a message that it will not survive a restart. The saved state is as
-/// before, and no partial file is beside it.
+/// A change is made, with a message that it will not survive a restart. The saved state stays as it
+/// was, and no partly written file is left beside it.
 pub(crate) fn state() {
     let place = small_disk("disk", "64k");
     let kept = place.join("state.toml");

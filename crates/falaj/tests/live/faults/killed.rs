@@ -45,8 +45,8 @@ fn is_zombie(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") Z"))
 }
 
-/// The program is killed during changes that are saved: the saved state is one of them, complete,
-/// and is served again.
+/// The program is killed while it saves changes: the saved state is complete, has one of the
+/// changes, and is served again.
 pub(crate) fn state() {
     let place = std::env::temp_dir().join("state.toml");
     let words = ["--state", place.to_str().expect("UTF-8")];
@@ -54,12 +54,12 @@ pub(crate) fn state() {
         let mut told = Told::start("killed-state", THREE, &words);
         let (api, (made, making)) = (told.service.api.clone(), channel());
         let changes = std::thread::spawn(move || {
-            // Until the service no longer answers.
+            // Makes changes until the service no longer answers.
             (0..)
                 .take_while(|n| changed(&api, 100 + n % 50))
                 .for_each(|n| made.send(n).expect("it is heard"));
         });
-        // By then, the next change is in progress.
+        // After the first change, the next one is in progress.
         making.recv().expect("a change is made");
         std::thread::sleep(Duration::from_millis(20 * round));
         told.service.kill();
@@ -152,8 +152,8 @@ pub(crate) fn command() {
     );
 }
 
-/// The processes behind an adapter, and the one that opens ports, are killed: the other adapters
-/// keep their guarantees.
+/// The processes behind an adapter are killed, and then the helper process that opens ports: the
+/// other adapters keep their guarantees.
 pub(crate) fn behind_an_adapter() {
     let told = Told::start("behind", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
@@ -166,7 +166,7 @@ pub(crate) fn behind_an_adapter() {
     let gone = told.service.ask("DELETE", "/v1/adapters/wild", "text/plain", "");
     assert_eq!(gone.status, 200, "{}", gone.body);
 
-    // The child without a network namespace of its own.
+    // The helper is the child process without a network namespace of its own.
     let namespace = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let opener =
         descendants(told.id()).into_iter().find(|child| namespace(*child) == namespace(told.id()));
@@ -188,8 +188,8 @@ pub(crate) fn behind_an_adapter() {
     told.end();
 }
 
-/// The process that receives batches at the far end is killed: the link reports by name that it is
-/// gone.
+/// The process that receives batches at the far end is killed: the link ends, and reports that this
+/// process is gone.
 pub(crate) fn peer_of_a_ring() {
     let (ask, echo) = asking();
     let words =
@@ -213,8 +213,9 @@ pub(crate) fn times() -> u64 {
     number_of("FALAJ_KILLS").unwrap_or(12)
 }
 
-/// Kills any process of a link or a service at any instant from its start. Once the remaining
-/// processes have been told to end, nothing is left, and the next link or service starts as usual.
+/// Kills a random process of a link or a service at a random instant after the start, and then asks
+/// the remaining processes to end. After that nothing is left, and the next link or service starts
+/// as usual.
 pub(crate) fn at_any_instant() {
     let control = std::env::temp_dir().join("killed-any.sock");
     let control = control.to_str().expect("UTF-8");
@@ -254,7 +255,7 @@ pub(crate) fn at_any_instant() {
         let victim = all[random.below(all.len() as u64) as usize];
         // The process may have ended by itself meanwhile.
         let _ = kill(Pid::from_raw(victim as i32), Signal::SIGKILL);
-        // Processes that do not depend on it continue until they are ended.
+        // Processes that do not depend on the killed process continue until they are ended.
         std::thread::sleep(Duration::from_micros(random.below(100_000)));
         let what = format!("round {round}: {words:?}, killed {victim} of {all:?}");
         ends(&mut child, &what);

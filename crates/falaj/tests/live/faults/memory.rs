@@ -27,8 +27,8 @@ pub(crate) fn flows() {
     assert!(ran.err.contains("packets had no queue or link of their own"), "{ran:?}");
 }
 
-/// Packets without memory are lost, as at a full queue, and counted; packets pass again once others
-/// have left.
+/// Packets for which there is no memory are lost, as at a full queue, and counted. Once queued
+/// packets have left, packets pass again.
 pub(crate) fn packets() {
     let (ask, echo) = asking();
     // One packet every 20 us, for ten seconds: at a higher rate, packets may be lost before the
@@ -37,7 +37,7 @@ pub(crate) fn packets() {
     let by = |words: &[&str]| {
         let mut command = Command::new("prlimit");
         let inner = program(words);
-        // The memory that the program needs without packets, and half as much again.
+        // The limit is 1.5 times the memory that the program needs without packets.
         command.arg("--as=420000000").arg(inner.get_program()).args(inner.get_args());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
@@ -98,7 +98,7 @@ pub(crate) fn neighbours() {
     told.read_again(&text.replace("20mbit", "40mbit"));
     until("the file as it is now", || told.rate("calm") == 20_000_000);
     let calm = || number(&told.up("calm")["total"]["sent"]);
-    // Three seconds at one packet per four milliseconds; a slow host may take longer.
+    // At one packet per 4 ms, 750 packets take 3 s; a slow host may take longer.
     let first = calm();
     until("the calm one's packets pass", || calm() > first + 750);
     drop(flood);
@@ -115,7 +115,7 @@ pub(crate) fn neighbours() {
         std::thread::sleep(std::time::Duration::from_millis(500));
         std::mem::replace(&mut known, lost()) == known
     });
-    // The answers from the uplink's end find no memory either.
+    // Answers from behind the uplink to `wild` find no memory either, so both directions count.
     assert!(known[2][0] > 1_000 && known[..2] == [[0; 2]; 2], "{known:?}");
     assert_eq!(all(), known[2].iter().sum::<u64>(), "{known:?}");
     let line = format!(

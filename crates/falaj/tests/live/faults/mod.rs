@@ -1,5 +1,5 @@
-//! Faults outside of falaj, caused while packets pass; in the middle of each one, the link is
-//! changed.
+//! Faults outside of falaj, caused while packets pass. During each fault, the configuration of the
+//! link is changed.
 //!
 //! | file | fault |
 //! |---|---|
@@ -20,8 +20,8 @@
 //! Each case runs in a process of its own (`--case`), in its own namespaces, and adopts orphaned
 //! descendants. So nothing is left behind if, afterwards, that process has no descendants and its
 //! namespace is as before. A network namespace, a memfd or a thread exists only as long as a
-//! process holds it. For a service that continues, [`scene::Footprint`] is what its process holds.
-//! Where namespaces are not allowed, the cases are left out, with a message.
+//! process holds it. For a service that continues, [`scene::Footprint`] lists what its process
+//! holds. Where namespaces are not allowed, the cases are left out, with a message.
 
 mod clocks;
 mod descriptors;

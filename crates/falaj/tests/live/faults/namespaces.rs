@@ -1,5 +1,5 @@
-//! Namespaces are not allowed: at the start, which is refused with a cure; and later on, which
-//! affects nothing.
+//! Namespaces are not allowed. If they are forbidden before the start, falaj refuses to start and
+//! names the cure. If they are forbidden later, a running service is not affected.
 
 use super::scene::{Footprint, Sender, Told, until};
 use crate::common::{Ran, directory, file, program};

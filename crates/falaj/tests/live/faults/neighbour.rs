@@ -38,7 +38,8 @@ fn malformed(host: &mut Host) {
     }
 }
 
-/// Sends the smallest packets possible, each of another flow, and malformed ones.
+/// Sends a storm of the smallest packets, then packets that each belong to another flow; and
+/// malformed packets during both.
 pub(crate) fn misbehaves() {
     let mut hosts = Hosts::new();
     let told = Told::start("neighbour", &text("a1", "b1"), &[]);
@@ -161,8 +162,8 @@ pub(crate) fn storms() {
             )
         };
         assert!(of("x up all", "offered") > 20 * STEADY as u64, "a storm: {summary:#}");
-        // On a busy machine the probes miss a few packets. On a link of their own all of them
-        // arrive, after 10 ms and the machine's own delay.
+        // The packets with a modest rate have a link of their own: they arrive after 10 ms and the
+        // machine's own delay. On a busy machine a few of them are missing.
         let (came, least, median) = (times.len(), times[0], times[times.len() / 2]);
         assert!(
             came > STEADY * 95 / 100 && least >= 10.0 && median < 100.0,

@@ -60,9 +60,9 @@ pub(crate) fn tenfold() {
     told.end();
 }
 
-/// Two adapters send more than the link carries, with three turns for one. Every packet that the
-/// round robin transmits arrives at the uplink's other end; packets are lost in the queues alone,
-/// before the decision.
+/// Two adapters with weights 3 and 1 send more than the link carries. Every packet that the round
+/// robin transmits arrives at the uplink's other end; packets are lost only in the queues, before
+/// the scheduler chooses them.
 pub(crate) fn decided() {
     let text = "[link.wire]\nrate = \"20mbit\"\nuplink = \"namespace\"\nscheduler = { kind = \"xen-wrr\" }\n\
                 [link.wire.flow.heavy]\nadapter = \"namespace\"\nweight = 3\nqueue = \"400p\"\n\
@@ -76,8 +76,8 @@ pub(crate) fn decided() {
     };
     let flood = ["heavy", "light"].map(|name| Sender::each(&told, name, 0));
     until("queues are full", || ["heavy", "light"].iter().all(|name| dropped(&told, name) > 1_000));
-    // Only windows in which both were always backlogged count. An adapter may have one turn more
-    // than its share: four packets are a whole round.
+    // Only windows in which both adapters were always backlogged count. An adapter may have one
+    // turn more than its share; a whole round has four packets.
     let (mut seen, mut alike) = (0, 0);
     until("they have had turns", || {
         let sample = told.service.get("/v1/adapters").json();

@@ -165,7 +165,8 @@ pub(crate) fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Random numbers that are the same in each run; their effect may depend on the machine's timing.
+/// Generator of pseudo-random numbers, which are the same in each run; their effect may depend on
+/// the machine's timing.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -339,7 +340,7 @@ impl Sender {
         Sender(told.service.send(name, gap, 1_400, u64::MAX))
     }
 
-    /// Sends each packet from another port.
+    /// Sends each packet from another source port.
     pub(crate) fn flows(told: &Told, name: &str, gap: u64, size: u64) -> Sender {
         let numbers = [gap, size, u64::MAX].map(|number| number.to_string());
         Sender::behind(told, name, "--flows", &numbers)
@@ -350,7 +351,7 @@ impl Sender {
         Sender::behind(told, name, "--stream", &[])
     }
 
-    /// Receives such streams behind the uplink.
+    /// Receives the streams of [`Sender::stream`] behind the uplink.
     pub(crate) fn sink(told: &Told) -> Sender {
         Sender::behind(told, "", "--sink", &[])
     }
@@ -384,7 +385,7 @@ impl Link {
         Link::start_by(name, program, words)
     }
 
-    /// The same; `by` builds the command from the arguments.
+    /// Like [`Link::start`]; `by` builds the command from the arguments.
     pub(crate) fn start_by(
         name: &str,
         by: impl FnOnce(&[&str]) -> Command,
@@ -447,7 +448,7 @@ impl Link {
         ran
     }
 
-    /// Returns the process inside whose command line begins with `words`.
+    /// Returns the process inside the link whose command line begins with `words`.
     pub(crate) fn process(&self, words: &str) -> Option<u32> {
         descendants(self.child.id())
             .into_iter()
@@ -455,7 +456,7 @@ impl Link {
     }
 }
 
-/// Returns the path of this program as a command inside, without characters that a shell
+/// Returns the path of this program, for commands inside a link. It has no characters that a shell
 /// interprets.
 pub(crate) fn me() -> String {
     let path =

@@ -1,10 +1,10 @@
 //! Random traffic of all kinds and random changes, for `FALAJ_SOAK` seconds (`make soak`: one hour)
 //! or for 20 s. Afterwards memory usage is as after the warm-up, all counts add up, and no
-//! guarantee was violated. Rates are those of the link, and the service's clock has advanced as
-//! this process's has.
+//! guarantee was violated. An overloaded link has sent at its configured rate, and the service's
+//! clock has advanced like the clock of this process.
 //!
 //! In a day of virtual time (`make day`), no packets are sent for two minutes after each change
-//! (`FALAJ_REST`, in seconds). So the day has as many packets as an hour has here.
+//! (`FALAJ_REST`, in seconds). So the day has about as many packets as an hour of real time.
 
 use super::overload::Resident;
 use super::scene::{Footprint, Random, Sender, Told, number, number_of, until};
@@ -37,9 +37,9 @@ pub(crate) fn everything() {
     let mut random = Random::new(88_172_645_463_325_252);
     let mut senders: Vec<Sender> = Vec::new();
     let (began, all) = (Instant::now(), long());
-    // By then, memory allocated only once has been allocated, or nearly all of it. The remaining
-    // time has two halves, and the maximum usage in each is compared: leaks would show between
-    // them, and backlogs at single instants do not.
+    // At the end of the warm-up, nearly all memory that is allocated only once has been allocated.
+    // The remaining time has two halves, whose maximum memory usages are compared: a leak makes the
+    // second one larger, and backlogs at single instants do not.
     let warm = all / 4;
     let halfway = warm + (all - warm) / 2;
     let mut most: [Option<Resident>; 2] = [None; 2];

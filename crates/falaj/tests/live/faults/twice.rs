@@ -9,7 +9,8 @@ use crate::service::THREE;
 use std::fs::File;
 use std::process::Command;
 
-/// An interface in use, requested by any command, also while the first process is being changed.
+/// Commands request an interface in use, also while the first process's link is being changed: they
+/// are refused.
 pub(crate) fn interface() {
     let hosts =
         [("a1", "a0", "10.9.0.1"), ("b1", "b0", "10.9.0.2")].map(|(here, there, address)| {
@@ -63,7 +64,8 @@ pub(crate) fn interface() {
     drop(hosts);
 }
 
-/// A control socket in use, and a namespace whose interface falaj created.
+/// A second process requests a control socket in use, then a namespace in which falaj has already
+/// created its interface: it is refused.
 pub(crate) fn socket_and_namespace() {
     let link = Link::start("first", &["--rate", "10mbit", "--", "cat"]);
     let at = link.control.to_str().expect("UTF-8");

@@ -1,4 +1,4 @@
-//! An unread log: standard error is a full pipe.
+//! The log is not read: standard error is a full pipe.
 
 use super::hosts::Hosts;
 use super::scene::{Sender, number, until};

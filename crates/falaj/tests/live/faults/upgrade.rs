@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// Ethernet type reserved for experiments.
 const NUMBERED: u16 = 0x88b5;
 const ETHERNET: usize = 14;
-/// Each sender sends this number of frames of 1000 B, one every 4 ms: together more than the link
-/// carries.
+/// Number of frames of 1000 B that each sender sends, one every 4 ms. The two senders together
+/// exceed the link's rate.
 const FRAMES: u32 = 300;
 const UPGRADES: usize = 4;
 
@@ -51,7 +51,7 @@ pub(crate) fn probe(words: &[&str]) {
             }
         }
         // Prints, for each sender, the number of frames received, and how many of them arrived
-        // before one sent earlier.
+        // directly after a frame that was sent later.
         ["take"] => {
             setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(20)).expect("a time");
             let (mut frame, mut came) = ([0; 2_000], BTreeMap::<u8, (u32, u32, u32)>::new());
@@ -110,7 +110,7 @@ pub(crate) fn loses_nothing() {
     let told = service_of(["namespace"; 3]);
     let made = ["", "a", "b"].map(|name| keeper(&told, name));
     upgrades(told, made);
-    // Also if that process is killed and cannot clean up.
+    // The namespaces are gone also if the last process is killed and cannot clean up.
     let told = service_of(["namespace"; 3]);
     let made = ["", "a", "b"].map(|name| keeper(&told, name));
     let (told, last) = by_a_signal(told);
@@ -121,7 +121,8 @@ pub(crate) fn loses_nothing() {
     until("its namespaces go with it", || !made.iter().any(is_there));
 }
 
-/// Upgrades repeatedly while more arrives than the link carries: every frame arrives, in order.
+/// Upgrades repeatedly while more frames are sent than the link's rate allows: every frame arrives,
+/// in order.
 fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     let receiver = within(uplink.into())
         .args(["--upgrade", "take"])
@@ -158,7 +159,8 @@ fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     until("its sockets go with it", || !told.service.api.exists());
 }
 
-/// Makes the service start the program again, which takes over. Returns the new process's ID.
+/// Signals the service to start the program again; the new process takes over. Returns the new
+/// process's ID.
 fn by_a_signal(mut told: Told) -> (Told, u32) {
     let before = told.said().matches("went on from").count();
     signal("USR2", told.id());

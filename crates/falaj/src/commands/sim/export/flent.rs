@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Number of points in a series, if they are then 1 to 200 ms apart; otherwise the nearer of these
-/// distances applies.
+/// Number of points in a series, if the time step between two points is then 1 to 200 ms. A shorter
+/// step becomes 1 ms, and a longer one 200 ms.
 const POINTS: u64 = 200;
 
 /// Bytes, sum of delays in ns, and number of packets that left in one time step.

@@ -1,4 +1,5 @@
-//! Each flow of each replication, as `falaj sim` counts it: after the warm-up.
+//! A table with one row for each flow of each replication. As in the report of `falaj sim`, packets
+//! of the warm-up are not counted.
 
 use super::table::{ColumnValues, PendingRows, TableWriter};
 use super::{Form, Runs};

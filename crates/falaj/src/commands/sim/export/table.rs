@@ -150,7 +150,7 @@ mod parquet {
             let mut group = self.0.next_row_group()?;
             for values in columns {
                 let Some(mut column) = group.next_column()? else { break };
-                // The values present, and the definition levels, which mark the rows that have one.
+                // The values present, and the definition levels, which mark the rows with a value.
                 match values {
                     ColumnValues::Whole(all) => {
                         let there: Vec<i64> = all.iter().copied().flatten().collect();

@@ -47,7 +47,7 @@ pub(super) struct Shown {
 pub(super) struct ShownFlow {
     pub(super) flow: usize,
     pub(super) name: String,
-    /// Number of its colour and stroke; flows of the same name have the same one on every link.
+    /// Index of its colour and stroke; flows of the same name have the same index on every link.
     number: usize,
 }
 
