@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Reports that the port behind a device-paced pipe has room for `room` bytes at `now`, after
-    /// all events due by then. With no room it takes nothing until a later report, and the
+    /// all events due by then. With no room the port takes nothing until a later report, and the
     /// scheduler decides nothing. Before the first report the port is assumed to have room for the
     /// pipe's backlog, and to drain it at the link's rate. `now` never goes back.
     pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
@@ -144,8 +144,8 @@ impl Engine {
     }
 
     /// Checks a change of a pipe to this spec, any part of which may differ. Flows keep their
-    /// index, and none may be removed; new ones come after them. All that can fail or takes long
-    /// happens here, and nothing changes yet.
+    /// index, and none may be removed; new flows come after them. All work that can fail or takes
+    /// long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, ChangeError> {
         let prepared =
             Prepared::new(&[PipeChange::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
@@ -223,8 +223,8 @@ impl Engine {
     /// sent at the new rates ([`Output::Retimed`]), and packets that have left keep their due
     /// times. Deficits and credits of flows stay as long as the flows and the discipline do.
     ///
-    /// The change is refused, and nothing changes, if another change has added flows since it was
-    /// prepared, as it would remove them.
+    /// The change is refused, and nothing changes, if another change has added flows since this
+    /// change was prepared, because this change would remove those flows.
     pub fn apply(
         &mut self,
         change: Prepared,
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     /// Returns the state that the last change has replaced. Nothing uses it any more, but with a
-    /// hundred thousand flows it takes a while to drop; a thread with deadlines has another one
+    /// hundred thousand flows it takes a while to drop; a thread with deadlines lets another thread
     /// drop it.
     pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
         std::mem::take(&mut self.deferred_drops)
@@ -342,8 +342,8 @@ impl Engine {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
-    /// Time at which the next device that was full needs more packets, or [`Time::NEVER`]. It need
-    /// not be met to the nanosecond, as half of the device's backlog is left then;
+    /// Time at which the next device that was full needs more packets, or [`Time::NEVER`]. The time
+    /// need not be met exactly, because half of the device's backlog is left then;
     /// [`next_due`](Engine::next_due) does not include it.
     pub fn next_refill(&self) -> Time {
         self.devices

@@ -1,15 +1,16 @@
 //! Fairness, measured by the worst-case fair indices of Bennett and Zhang.
 //!
 //! - **B-WFI** of flow `i`, in bytes: the maximum of `(r_i/C) W - W_i` over all intervals in which
-//!   `i` is backlogged throughout and which end with one of its departures. `W` is what the link
-//!   sent, and `W_i` what it sent of `i`. At other instants the index means nothing: within a
-//!   packet of its own, a flow of any packet server is behind by more.
+//!   `i` is backlogged throughout and which end with one of its departures. `C` is the link's rate,
+//!   and `r_i` the flow's share of it by weight. `W` is the number of bytes that the link sent, and
+//!   `W_i` the number that it sent of `i`. At other instants the index has no meaning: while a
+//!   packet of its own is on the wire, a flow lags by more under any packet scheduler.
 //! - **T-WFI**, in time: the maximum by which a packet leaves later than `Q_i/r_i` after its
-//!   arrival. `Q_i` is the flow's queue then, including the packet itself and the unsent rest of a
-//!   packet on the wire.
+//!   arrival. `Q_i` is the flow's queue at the arrival, including the packet itself and the unsent
+//!   rest of a packet on the wire.
 //!
 //! A packet that arrives at the instant at which its predecessor leaves finds the flow without
-//! backlog; the discipline sees it so too.
+//! backlog, here as in the discipline.
 //!
 //! [`known`] is the bound on the B-WFI, by discipline. The T-WFI is never above the B-WFI divided
 //! by `r_i`: on a work-conserving link, a packet's sojourn is one of the intervals of the B-WFI.
@@ -40,7 +41,8 @@ pub struct Fairness {
     pub t_wfi: Worst,
 }
 
-/// Fraction bits of a byte: intervals may begin within a packet of another flow.
+/// Number of fraction bits in a count of bytes: intervals may begin within a packet of another
+/// flow.
 const FRACTION: u32 = 20;
 
 /// The cumulative service of the link as a function of time, in parts of a byte.
@@ -136,12 +138,12 @@ fn time_behind(own: &[&Emit], weight: u64, total: u64, rate: Rate) -> Worst {
     worst.expect("a flow that sent something")
 }
 
-/// The packets of a flow; both 0 if it has none.
+/// The packet sizes of a flow; both are 0 if it has no packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of the smallest.
+    /// Bytes of the smallest packet.
     pub smallest: u32,
-    /// Bytes of the largest.
+    /// Bytes of the largest packet.
     pub largest: u32,
 }
 
@@ -166,13 +168,13 @@ pub struct WfiBound {
 
 /// The bound of a discipline of the registry, for flows of these weights and packet sizes on a link
 /// that allows packets of `largest` bytes. `None` if no bound is known that holds whatever the
-/// other flows do. It applies to flows whose shares the discipline has as `weight`.
+/// other flows do. It applies if `weight` of the discipline sets the flows' shares.
 pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<WfiBound> {
     let WfiFormula { formula, condition, bytes } = registry::entry(kind)?.wfi?;
     let total = weights.iter().sum::<u64>() as f64;
     let lightest = weights.iter().min().copied().unwrap_or(1) as f64;
     let all = sizes.iter().map(|s| f64::from(s.largest)).sum();
-    // The largest packet that occurs: the link's limit makes no difference where tags are exact.
+    // The largest packet that occurs; if tags are exact, the link's limit makes no difference.
     let most = sizes.iter().map(|s| s.largest).max().map_or(0.0, f64::from);
     let flow = |(&weight, s): (&u64, &Sizes)| WfiFlow {
         weight,

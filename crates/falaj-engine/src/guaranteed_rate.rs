@@ -5,8 +5,9 @@
 //! and H. M. Vin, "Determining end-to-end delay bounds in heterogeneous networks", 1995; the same
 //! as a rate-latency service curve, J.-Y. Le Boudec and P. Thiran, "Network Calculus", 2001,
 //! theorem 2.1.3). A packet that leaves later therefore proves that the guarantee was broken, and a
-//! flow that sends too little or too early never gives such a proof. The bytes of a second are no
-//! proof: in a part of it the flow may have been idle, or had another guarantee.
+//! flow that sends too little or too early never gives such a proof. The bytes sent in a whole
+//! second prove nothing: in a part of that second the flow may have been idle, or had another
+//! guarantee.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::{Span, Time};
@@ -26,8 +27,8 @@ pub struct RateShortfall {
 
 /// The guaranteed rate clock of a flow.
 ///
-/// All values are in bits times 10^9, the unit in which nanoseconds at any whole rate are whole, so
-/// that a packet that is late by one nanosecond is detected.
+/// All values are in bits times 10^9. In this unit the bits of a whole number of nanoseconds at a
+/// whole rate are a whole number, so that a packet that is late by one nanosecond is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuaranteedRateClock {
     rate: Rate,
@@ -51,7 +52,7 @@ impl GuaranteedRateClock {
 
     /// The clock from `now` on, when the guarantee changes. The service that the flow has got in
     /// advance is kept as bytes or as the time it would have lasted, whichever is more: a fair
-    /// queue remembers the one and a regulator the other. A lag of the flow behind its guarantee is
+    /// queue keeps the bytes, and a regulator the time. A lag of the flow behind its guarantee is
     /// forgotten, since no guarantee bounds the time until that service is made up.
     #[must_use]
     pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {

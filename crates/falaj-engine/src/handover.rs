@@ -9,8 +9,8 @@ pub enum FlowMapping {
     Is(FlowId),
     /// It is removed, and its queued packets join this flow's queue, even if there is no room.
     Joins(FlowId),
-    /// It becomes a part of this flow, with its counters and queued packets; other flows may as
-    /// well.
+    /// It becomes a part of this flow, with its counters and queued packets; other flows may become
+    /// parts of it too.
     PartOf(FlowId),
     /// It is removed, and its queued packets are dropped. A packet on the wire becomes this flow's.
     Dropped(FlowId),

@@ -10,7 +10,7 @@
 //! | IP whose fixed header is cut off, states an impossible length, or is of another version than its Ethernet type | MACs, tag, Ethernet type |
 //! | cut off, or malformed, after the fixed header of IP | also addresses, protocol, TOS, TTL, length according to the header |
 //! | IPv6 whose further headers are cut off or more than [`MOST_HEADERS`] | the protocol is the first header that was not read |
-//! | a fragment but the first | all but ports and TCP flags |
+//! | a fragment other than the first | all but ports and TCP flags |
 //! | TCP or UDP whose first 4 bytes are cut off | all but ports and TCP flags |
 //! | TCP whose first 14 bytes are cut off | all but TCP flags |
 
@@ -47,7 +47,7 @@ pub struct Key {
     pub flow_label: Option<u32>,
     /// Flags of TCP, the low eight.
     pub tcp: Option<u8>,
-    /// The place of the packet in a fragmented one.
+    /// The place of the packet in a fragmented packet.
     pub fragment: Fragment,
     /// The mark that rules have set, zero if none has. It is in no header: it goes with the packet
     /// from link to link.
@@ -57,8 +57,8 @@ pub struct Key {
     pub adapter: Option<AdapterId>,
 }
 
-/// A virtual adapter, by a number that follows from its name alone: it is the same whatever other
-/// adapters there are.
+/// A virtual adapter, by a number that follows from its name alone: the number does not depend on
+/// other adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AdapterId(NonZeroU64);
 
@@ -99,7 +99,7 @@ pub struct Macs {
     pub dst: [u8; 6],
 }
 
-/// The place of a packet in a fragmented one.
+/// The place of a packet in a fragmented packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fragment {
     /// A whole packet.

@@ -1,22 +1,22 @@
-//! The sans-I/O machine of falaj: units go in with the time of their arrival, and come out with the
-//! time at which they are due. It has no clock, no thread and no socket, so that the simulator, the
-//! live forwarder and the relay drive one and the same code, and the same input with the same seed
-//! gives the same output, bit for bit. `examples/packets_through_an_engine.rs` is the shortest
-//! driver. From the ground up:
+//! The packet engine of falaj, without I/O of its own: units go in with the time of their arrival,
+//! and come out with the time at which they are due. It has no clock, no thread and no socket, so
+//! that the simulator, the live forwarder and the relay drive one and the same code, and the same
+//! input with the same seed gives the same output, bit for bit.
+//! `examples/packets_through_an_engine.rs` is the shortest driver. From the ground up:
 //!
 //! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
-//! a handle to bytes that live elsewhere; an [`Output`] reports that a unit leaves, is lost,
+//! a handle to bytes that are stored elsewhere; an [`Output`] reports that a unit leaves, is lost,
 //! copied, corrupted or marked. [`counted_layer`] is the layer whose bytes a rate counts,
 //! [`framing`] adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of
 //! frames. [`chance`] draws random numbers addressed by seed, element, flow and index, so that no
 //! draw depends on timing.
 //!
-//! **Classification.** [`key`] reads the headers of a frame, whatever it holds; [`header`] has the
-//! types of their fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a
-//! [`table`] maps addresses, ports or marks to entries; a [`lookup`] finds the first of many rules
-//! that matches a packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet;
-//! [`rules`] determine the links that it passes, and their order; a [`policer`] limits the packets
-//! that a rule takes.
+//! **Classification.** [`key`] reads the headers of any frame; [`header`] has the types of their
+//! fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a [`table`] maps
+//! addresses, ports or marks to entries; a [`lookup`] finds the first of many rules that matches a
+//! packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet; [`rules`]
+//! determine the links that it passes, and their order; a [`policer`] limits the packets that a
+//! rule takes.
 //!
 //! **Pipes.** A [`pipe`] consists of queues, a scheduler of falaj-sched and a link. It calls the
 //! discipline at the instants that its contract names, and decides at nominal instants only: polls

@@ -1,12 +1,13 @@
 //! Finds the first of many rules that matches a packet.
 //!
-//! The conditions of a clause that ask for a value or a prefix form a pattern: a mask over the
-//! packet's key, and the value of the key under it. Clauses of one mask are a *shape* and share one
-//! hash table, so that a packet costs one lookup for each shape and not one for each rule.
-//! Conditions that a pattern cannot express (ranges, negations, tables) are checked after the
-//! lookup. If there are many shapes, a binary search for each address of the packet excludes the
-//! shapes that have no prefix with this address (a pruned tuple space). Shapes are in the order of
-//! their first rule, and the search ends where no earlier rule can come.
+//! A rule has one or more clauses, and matches if one of them holds. The conditions of a clause
+//! that ask for a value or a prefix form a pattern: a mask over the packet's key, and the value of
+//! the key under it. Clauses of one mask are a *shape* and share one hash table, so that a packet
+//! costs one lookup for each shape and not one for each rule. Conditions that a pattern cannot
+//! express (ranges, negations, tables) are checked after the lookup. If there are many shapes, a
+//! binary search for each address of the packet excludes the shapes that have no prefix with this
+//! address (a pruned tuple space). Shapes are in the order of their first rule, and the search ends
+//! when no earlier rule can follow.
 
 use crate::classifier::Match;
 use crate::header::{Net, Protocol, Version};
@@ -49,14 +50,14 @@ fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// Bits of an adapter for the room after an Ethernet address: enough that few other adapters have
-/// the same.
+/// The bits of an adapter's number that fit into a word after an Ethernet address: enough that few
+/// other adapters have the same bits.
 fn of_adapter(adapter: AdapterId) -> u64 {
     u64::from(adapter.short()) << 49
 }
 
-/// Bits of a mark for the room after the other Ethernet address: the low ones, in which marks
-/// mostly differ.
+/// The bits of a mark that fit into a word after the other Ethernet address: the low ones, in which
+/// marks mostly differ.
 fn of_mark(mark: u32) -> u64 {
     u64::from(mark) << 49
 }
@@ -322,8 +323,8 @@ impl FieldShape {
     }
 }
 
-/// For one side of packets, source or destination: by address, the set of shapes that have a prefix
-/// with it or ignore that side, as bits.
+/// For one side of packets, source or destination: maps an address to the set of shapes, as bits,
+/// that have a prefix with this address or ignore that side.
 #[derive(Debug, Clone, Default)]
 struct Prunes {
     /// From this address on, the set has this number.

@@ -8,7 +8,7 @@ use falaj_sched::units::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipeId(pub u32);
 
-/// The input: a handle to bytes that live elsewhere.
+/// The input: a handle to bytes that are stored elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// The flow that it belongs to.
@@ -66,12 +66,12 @@ pub struct Early {
     pub flow: FlowId,
     /// The driver's handle.
     pub handle: u32,
-    /// The time by which it leaves early.
+    /// The difference between the latest guaranteed time and its departure.
     pub by: Span,
 }
 
-/// A unit whose transmission was retimed. Its old times identify it; its handle may be another
-/// unit's by now.
+/// A unit whose transmission was retimed. Its old times identify it, because another unit may have
+/// its handle by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retimed {
     /// The pipe it leaves.
@@ -149,7 +149,8 @@ pub struct Emit {
 }
 
 impl Emit {
-    /// Arrival of its last bit at the far end of the link, paced by falaj or by the device.
+    /// Arrival of its last bit at the far end of the link, whether falaj or the device paces the
+    /// link.
     #[inline]
     pub fn arrives(&self) -> Time {
         self.due.max(self.end)

@@ -32,14 +32,14 @@ impl Policer {
 /// The bucket of a policer; full until it is first used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// The units that a full bucket has beyond this one, at `at`.
+    /// The units by which the bucket was short of full at `at`.
     missing: u128,
     at: Time,
 }
 
 impl TokenBucket {
     /// Takes the tokens of an IP packet of `length` bytes, if it conforms; returns true then. A
-    /// packet that exceeds takes none.
+    /// packet that does not conform takes no tokens.
     pub fn conforms(&mut self, policer: &Policer, length: u32, now: Time) -> bool {
         let gained = u128::from(policer.rate.0) * u128::from(now.since(self.at).0);
         self.missing = self.missing.min(policer.size()).saturating_sub(gained);
@@ -75,7 +75,7 @@ mod tests {
         assert!(!conforms(3001, 1_000_000_000) && conforms(3000, 1_000_000_000));
     }
 
-    /// At 3 bit/s a byte takes 2.666... s; the fraction of each is kept.
+    /// At 3 bit/s a byte takes 2.666... s; fractions of a byte are kept.
     #[test]
     fn nothing_is_rounded() {
         let of = policer(Rate(3), 1, CountedLayer::Ip);

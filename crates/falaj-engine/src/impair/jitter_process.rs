@@ -3,15 +3,15 @@
 //!
 //! Independent delays would let packets overtake. If packets then waited for those before them, all
 //! would be late: their delays would be the maximum of many. Here a single delay evolves in time.
-//! It rests for a while, then another one is drawn: a larger one applies at once, and to a smaller
-//! one the delay sinks, no faster than time passes. So no packet overtakes another.
+//! It rests at a value for a while, then another value is drawn. A larger value applies at once; to
+//! a smaller value the delay sinks, no faster than time passes. So no packet overtakes another.
 //!
 //! On its way down, the delay takes values between those that are drawn; the distribution of draws
 //! compensates for that. Let `z` be a delay, `q` the probability that the delay is below `z`, and
-//! `G(q)` the probability that a draw is. The delay passes `z` downwards as often as a draw above
-//! it is followed by one below, `G (1 - G)` of all times. With `C` the mean time from one draw to
-//! the next, of which `r` is rest, `C dq = r dG + G (1 - G) dz`. This is solved for `G` in floating
-//! point, once for each distribution.
+//! `G(q)` the probability that a drawn value is below `z`. The delay passes `z` downwards if a draw
+//! above `z` is followed by a draw below it: after a fraction `G (1 - G)` of all draws. Let `C` be
+//! the mean time from one draw to the next, and `r` the mean time of rest in it. Then `C dq = r dG
+//! + G (1 - G) dz`. This is solved for `G` in floating point, once for each distribution.
 
 use super::event::Draw;
 use falaj_sched::units::time::{Span, Time};
@@ -26,7 +26,8 @@ pub(crate) struct JitterProcess {
     nodes: Vec<QuantilePoint>,
     /// Mean time for which a delay rests.
     rest: i64,
-    /// After this time the next delay does not depend on this one, and cannot overtake.
+    /// After this time without packets the next delay is independent, and the packet cannot
+    /// overtake.
     forgets: i64,
 }
 

@@ -86,21 +86,22 @@ impl GilbertElliott {
     }
 }
 
-/// Gaps, in which packets arrive except for single losses, and bursts, in which packets are lost
-/// except for some. Numbered as in netem: 1 arrives in a gap, 2 arrives in a burst, 3 is lost in a
-/// burst, 4 is lost in a gap, and the next state is 1 again. A chain begins in state 1. The
-/// probabilities of leaving a state add up to 1 at most, and if `p32` is above zero, so is `p23`.
+/// A Markov chain of gaps, in which packets arrive except for single losses, and bursts, in which
+/// packets are lost except for some. States are numbered as in netem: 1 arrives in a gap, 2 arrives
+/// in a burst, 3 is lost in a burst, 4 is lost in a gap, and the next state is 1 again. A chain
+/// begins in state 1. The probabilities of leaving a state add up to 1 at most, and if `p32` is
+/// above zero, so is `p23`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourStates {
     /// Probability of a transition from a gap into a burst.
     pub p13: Probability,
     /// Probability of a transition from a burst into a gap.
     pub p31: Probability,
-    /// Within a burst, from a lost packet to one that arrives.
+    /// Probability of a transition, within a burst, from a lost packet to one that arrives.
     pub p32: Probability,
-    /// Within a burst, from a packet that arrives to a lost one.
+    /// Probability of a transition, within a burst, from a packet that arrives to a lost one.
     pub p23: Probability,
-    /// A single loss in a gap.
+    /// Probability of a single loss in a gap.
     pub p14: Probability,
 }
 

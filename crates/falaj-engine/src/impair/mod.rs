@@ -2,13 +2,14 @@
 //!
 //! All of them act behind the queue: a lost packet has used its time on the link, a copy takes
 //! none, and neither queue nor discipline nor guarantees see it. Only profiles and full slots
-//! occupy the link, so that packets wait in the queue, up to its limit. Every draw has an address:
-//! the packet's flow, and its number among the packets that arrived for that flow. Where the
-//! outcome depends on earlier packets, the address is its number among the packets that left.
+//! occupy the link for longer, so that packets wait in the queue, up to its limit. Every draw has
+//! an address: the packet's flow, and its number among the packets that arrived for that flow.
+//! Where the outcome depends on earlier packets, the address is its number among the packets that
+//! left.
 //!
-//! An impairment is a file: its configuration is an [`Impairment`], which makes the state that
-//! acts on packets. Besides its file it has three lines: its module, its row in the table
-//! below, and the name of its random numbers in `event::RngStream`.
+//! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
+//! on packets. It needs three more lines: its module, its row in the table below, and the name of
+//! its random numbers in `event::RngStream`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -215,8 +216,8 @@ impl Impairer {
         self.numbers[flow.index()].pop_front();
     }
 
-    /// Takes over the state of another one, of as many flows or fewer; with its `numbers` if the
-    /// queued packets are the same.
+    /// Takes over the state of `old`, which has at most as many flows. If `numbers` is true, the
+    /// queued packets are the same and keep their numbers.
     pub(crate) fn migrate_from(&mut self, old: Impairer, numbers: bool) {
         if numbers {
             for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
@@ -226,9 +227,9 @@ impl Impairer {
         (self.left, self.last, self.sent) = (old.left, old.last, old.sent);
     }
 
-    /// A packet goes on the link, one of `backlog` packets of its flow in the queue: outputs its
-    /// fate. Returns the time until which it occupies the wire, and the time from which the next
-    /// one may go.
+    /// Sends a packet over the link, and outputs whether and when it arrives. Its flow has
+    /// `backlog` packets in the queue, this packet included. Returns the time until which it
+    /// occupies the wire, and the time from which the next packet may go.
     pub(crate) fn pass(
         &mut self,
         emit: Emit,
@@ -279,7 +280,7 @@ impl Impairer {
     }
 }
 
-/// Sets the due time of a packet; the one before it is due at `last`.
+/// Sets the due time of a packet; the packet before it is due at `last`.
 fn deliver(packet: &mut Transit, states: &mut [Box<dyn ImpairmentState>], last: Time) {
     packet.due = packet.end + packet.beyond;
     if !packet.overtakes {

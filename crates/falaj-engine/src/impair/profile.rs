@@ -1,5 +1,5 @@
 //! Profiles: air time in addition to a packet's own, such as contention, acknowledgements, failed
-//! attempts. Profile is dummynet's word for the measured distribution of it.
+//! attempts. Profile is dummynet's word for the measured distribution of this time.
 
 use super::event::{Draw, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
@@ -21,7 +21,7 @@ impl Profile {
     /// The distribution function as pairs of a probability and the time that this fraction of
     /// packets does not exceed, interpolated linearly; in order, from a probability of 0 to a
     /// probability of 1. `None` if the points are not such a function. A packet whose draw is at or
-    /// above the loss level takes its time, and is lost.
+    /// above `loss_level` takes its time, and is lost.
     pub fn new(
         points: Vec<(Probability, Span)>,
         loss_level: Probability,
@@ -33,7 +33,7 @@ impl Profile {
         (ordered && whole).then(|| Profile { points: points.into(), loss_level, occupies })
     }
 
-    /// The longest time.
+    /// The longest additional time.
     pub fn most(&self) -> Span {
         self.points.last().map_or(Span::ZERO, |p| p.1)
     }

@@ -13,9 +13,9 @@ pub struct Slots {
     pub least: Span,
     /// The longest time; at least the shortest.
     pub most: Span,
-    /// Packets in each; above zero.
+    /// Number of packets in each slot; above zero.
     pub packets: u64,
-    /// Bytes in each, as the link accounts them; one packet always fits.
+    /// Number of bytes in each slot, as the link accounts them; one packet always fits.
     pub bytes: u64,
 }
 
@@ -51,9 +51,9 @@ impl Impairment for Slots {
 
 /// State of slots, with the fill level of the current one.
 ///
-/// Slot `k` lies at `k` times the mean of both times, and its own draw delays it by at most half of
-/// their difference. So no slot depends on those before it, neighbors keep both limits, and an idle
-/// link costs nothing.
+/// Slot `k` lies at `k` times the mean of the shortest and the longest time, and its own draw
+/// delays it by at most half of their difference. So no slot depends on those before it, neighbors
+/// keep both limits, and an idle link costs nothing.
 #[derive(Debug)]
 struct SlotState {
     slots: Slots,
@@ -61,13 +61,13 @@ struct SlotState {
     longest: Span,
     period: u64,
     spread: u64,
-    /// The first slot that the last packet might have had; overtaking packets excepted.
+    /// The first slot that was possible for the last packet, except for overtaking packets.
     first: u64,
-    /// The slot that it has.
+    /// The slot of the last packet.
     slot: u64,
     packets: u64,
     bytes: u64,
-    /// The four fields above before the last packet.
+    /// The values of the four fields above before the last packet.
     before: [u64; 4],
 }
 

@@ -112,7 +112,7 @@ pub struct Transit {
     pub(super) keeps_order: bool,
     /// Its time on the link.
     pub(super) delay: Span,
-    /// An addition to that time.
+    /// An addition to its time on the link.
     pub(super) beyond: Span,
     /// Time of delivery, once determined.
     pub(super) due: Time,

@@ -3,7 +3,8 @@
 use hashbrown::HashTable;
 
 /// Places of ids in tables of a few hundred each. A single table would be rehashed whenever it is
-/// full, or full of tombstones: one packet would pay for a million ids. Here it pays for one table.
+/// full, or full of tombstones: one packet would wait for the rehash of a million ids. Here it
+/// waits for one table.
 pub(super) struct PlaceLookup {
     /// The number of tables is a power of two.
     tables: Vec<HashTable<u32>>,

@@ -1,5 +1,6 @@
-//! Masks: the parts of a packet whose values are its id; each id gets a queue or a link of its own.
-//! A mask selects no packets; that is the purpose of a match.
+//! Masks: the parts of a packet, and the bits of each part, that count. Their values are the
+//! packet's id, and each id gets a queue or a link of its own. A mask selects no packets; that is
+//! the purpose of a match.
 
 use crate::header::Protocol;
 use crate::key::Key;
@@ -27,8 +28,8 @@ pub const fn first_bits(count: u32, of: u32) -> u128 {
     if count == 0 { 0 } else { u128::MAX >> (128 - count) << (of - count) }
 }
 
-/// The bits that count of a field of `of` bits, as a scenario writes them after the field:
-/// nothing for all, `/24` for the first 24, `/0x000000ff` for others.
+/// The bits that count in a field of `of` bits, as a scenario writes them after the field: nothing
+/// for all, `/24` for the first 24, `/0x000000ff` for others.
 fn suffix(bits: u128, of: u32) -> String {
     let count = bits.count_ones();
     if count == of {
@@ -48,9 +49,9 @@ pub struct Mask {
     pub src: Option<AddressBits>,
     /// Destination address.
     pub dst: Option<AddressBits>,
-    /// The bits that count of the source port of TCP and UDP.
+    /// The bits of the source port of TCP and UDP that count.
     pub sport: Option<u16>,
-    /// The bits that count of the destination port.
+    /// The bits of the destination port that count.
     pub dport: Option<u16>,
     /// The protocol that IP carries.
     pub proto: bool,
@@ -78,7 +79,7 @@ pub struct Mask {
     pub mark: bool,
 }
 
-/// Bytes of an id for parts: addresses, ports and protocol of IPv6.
+/// Number of bytes of an id for parts: enough for addresses, ports and protocol of IPv6.
 const PARTS: usize = 37;
 /// Two more bytes of flags for the parts that the packet has.
 const FLAGS: usize = 2;

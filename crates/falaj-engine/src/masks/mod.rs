@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`mask`] | the parts of a packet that count, and their values in one packet: its id |
 //! | `set` | ids and their places: created, shared, removed |
-//! | `lookup`, `blocks` | storage of ids and places, growing in small steps so that no packet pays for all |
+//! | `lookup`, `blocks` | storage of ids and places, which grows in small steps so that no packet waits for all of it |
 //! | [`stats`] | statistics of an id |
 //!
 //! Drivers know flows and pipes by their names in the scenario: outputs of a masked flow or pipe

@@ -1,7 +1,7 @@
 //! Ids and their places: an id has its own place or shares one, and is removed when it expires.
 //!
-//! The number of places is fixed from the beginning, so that creating an id costs the same however
-//! many there are, and guarantees of flows do not change when another id appears.
+//! The number of places is fixed from the beginning, so that creating an id takes the same time for
+//! any number of ids, and guarantees of flows do not change when another id appears.
 //!
 //! Everything here happens at arrivals, which do not depend on how often the engine is polled;
 //! nothing runs in between, and idle ids cost nothing.
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// Number of expired ids that one arrival checks: no packet pays for all of them.
+/// Number of expired ids that one arrival checks: no packet waits for all of them.
 const STEPS: usize = 4;
 /// Number of removed ids that are remembered one by one.
 const LAST: usize = 16;
@@ -75,7 +75,7 @@ pub(crate) struct IdTable {
 
 impl IdTable {
     pub(crate) fn new(each: MaskConfig, seed: u64, pipe: u32, flow: u32) -> IdTable {
-        /// Keeps the keys apart from other elements' draws.
+        /// The element of the keys' random numbers, which no other draws use.
         const MASKS: u64 = 0x6d61_736b;
         /// Number of entries that are quickly copied.
         const FEW: u32 = 8_192;
@@ -198,7 +198,7 @@ impl IdTable {
     /// The place for an arriving packet of this id. While memory is `short`, there are no more ids
     /// than before; an id that is removed makes room for another. `goes` is called for the place of
     /// an expired id, and for the shared place of an id that might get its own. It returns true if
-    /// nothing waits or is owed there, and may then free the place's resources.
+    /// no packet and no deficit is left there, and may then free the place's resources.
     #[inline]
     pub(crate) fn comes(
         &mut self,

@@ -19,11 +19,11 @@ pub struct SojournStats {
     pub lost: u64,
     /// The longest time from last bit in to last bit out.
     pub longest: Span,
-    /// A ring that starts at bucket [`FIRST`].
+    /// Number of packets in each bucket: a ring that starts at bucket [`FIRST`].
     sojourns: [Count; SojournStats::BUCKETS],
 }
 
-/// Sojourns from 16 us to 16 ms share a line with the counters.
+/// The first bucket in the ring: buckets from 16 us to 16 ms share a cache line with the counters.
 const FIRST: usize = 3;
 
 fn get(count: Count) -> u64 {

@@ -22,7 +22,7 @@ pub struct IngressChange {
     pub pipe: PipeId,
     /// Assigns packets to flows.
     pub classifier: Classifier,
-    /// The bytes that count.
+    /// The layer whose bytes count.
     pub layer: CountedLayer,
     /// The masks that create queues and links for ids.
     pub masks: Masks,
@@ -74,9 +74,9 @@ pub struct PipePlaces {
 impl Network {
     /// Makes a prepared change of pipes, see [`Engine::apply`](crate::Engine::apply): the flows of
     /// these pipes are mapped, and from then on packets are classified anew. Packets between two
-    /// pipes stay with their flow. If the rules change, packets in a link continue behind it by the
-    /// new ones. `known` returns the label of a packet's handle, for pipes that read labels from
-    /// now on.
+    /// pipes stay with their flow. If the rules change, the new rules apply to packets in a link
+    /// when they leave it. `known` returns the label of a packet's handle, for pipes that read
+    /// labels from now on.
     ///
     /// # Errors
     /// The errors of the engine; nothing changes then.
@@ -152,7 +152,7 @@ impl Network {
                 }
             }
             None => {
-                // Without rules packets are known by their drivers' handles. Each leaves the
+                // Without rules, packets are known by the driver's handles, and each leaves the
                 // network at the end of its link.
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
                 self.passing = (0..number).map(InTransit::known_by).collect();

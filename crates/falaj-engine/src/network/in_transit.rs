@@ -27,7 +27,7 @@ pub(super) struct InTransit {
 }
 
 impl InTransit {
-    /// A packet of which only its driver's handle is known.
+    /// A packet of which only the driver's handle is known.
     pub(super) fn known_by(handle: u32) -> InTransit {
         InTransit { handle, ..InTransit::default() }
     }
@@ -47,7 +47,7 @@ pub(super) struct Hop {
 #[derive(Debug, Clone, Default)]
 pub(super) struct WireLog {
     packets: Vec<OnWire>,
-    /// The number of entries at which those of packets that have left are removed.
+    /// The number of entries at which the entries of packets that have left are removed.
     limit: usize,
 }
 
@@ -138,7 +138,8 @@ impl Network {
         self.inner = inner;
     }
 
-    /// A packet on a wire leaves at another instant, and reaches the next pipe at another one.
+    /// Handles a packet on a wire that leaves at another instant, and reaches the next pipe at
+    /// another instant.
     #[cold]
     fn retimed(&mut self, retimed: Retimed, out: &mut Vec<Output>) {
         let log = self.sending.get_mut(retimed.pipe.0 as usize);
@@ -192,7 +193,7 @@ impl Network {
         copy
     }
 
-    /// A packet leaves a pipe: for the next one, or for good.
+    /// Handles a packet that leaves a pipe: for the next pipe, or for good.
     fn emitted(&mut self, emit: Emit, out: &mut Vec<Output>) {
         let slot = emit.handle;
         let InTransit { at, length, handle, .. } = self.passing[slot as usize];
@@ -240,7 +241,7 @@ impl Network {
         self.sending[place].sent(packet, emit.start);
     }
 
-    /// A packet leaves for good.
+    /// Handles a packet that leaves for good.
     fn leaves(&mut self, emit: Emit, out: &mut Vec<Output>) {
         let place = &mut self.passing[emit.handle as usize];
         let (handle, shared) = (place.handle, place.shared as usize);
@@ -268,7 +269,7 @@ impl Network {
         }
     }
 
-    /// A packet in the network is lost.
+    /// Handles a packet in the network that is lost.
     fn lost(&mut self, dropped: Dropped, out: &mut Vec<Output>) {
         let place = &self.passing[dropped.handle as usize];
         let (handle, shared) = (place.handle, place.shared as usize);

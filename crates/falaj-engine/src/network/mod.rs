@@ -1,6 +1,6 @@
-//! Several pipes as one machine: rules determine the pipes that a packet passes, and their order. A
+//! A network of several pipes: rules determine the pipes that a packet passes, and their order. A
 //! packet that leaves a pipe enters the next at the instant at which it is due there. A single link
-//! without rules is the plain [`Engine`], and costs nothing more.
+//! without rules uses the plain [`Engine`], at no additional cost.
 //!
 //! A packet enters in two steps. [`Network::route`] finds its pipe and flow by its key.
 //! [`Network::enter`] puts it there. The outputs are those of the last pipe; [`Network::passed`]
@@ -69,7 +69,7 @@ pub enum RouteError {
     Unmatched,
 }
 
-/// An entering packet: a handle to bytes that live elsewhere.
+/// An entering packet: a handle to bytes that are stored elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngressPacket<'a> {
     /// The driver's handle for the bytes. The network gives it back just once, by [`Output::Emit`]
@@ -353,8 +353,8 @@ impl Network {
             if hop.min(event) > now || hop.min(event) == Time::NEVER {
                 return;
             }
-            // Events before arrivals, as within the engine. One instant at a time: packets that
-            // leave then may enter the next pipe before another event.
+            // Events come before arrivals, as within the engine. One instant is handled at a time,
+            // because packets that leave at it may enter the next pipe before another event.
             if event <= hop {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
@@ -369,7 +369,7 @@ impl Network {
     }
 
     /// Reports that the output port of this pipe's packets has room for `room` bytes; see
-    /// [`Engine::port_room`]. With rules, only the direction of `entrance` counts.
+    /// [`Engine::port_room`]. With rules, this applies to all pipes of the same direction.
     pub fn port_room(&mut self, entrance: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_none() {
             return self.engine.port_room(entrance, room, now, out);

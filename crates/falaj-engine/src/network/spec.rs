@@ -42,7 +42,7 @@ impl NetworkSpec {
     }
 }
 
-/// A pipe that carries everything at once, for each direction of packets that pass no link.
+/// A pipe without delay and rate limit, for a direction of packets that pass no link.
 pub fn unlimited() -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(u32::MAX));
     let setup = Setup {

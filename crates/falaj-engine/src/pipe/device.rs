@@ -4,9 +4,9 @@
 //! instant. The discipline decides for that instant as soon as there is room, which is before it
 //! comes: to the discipline, a transmission begins where the one before it ends, and it never
 //! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
-//! That is sooner than they could be sent, and it is the only difference from a link that falaj
-//! paces. The difference is at most the time that the device takes for its `backlog`, and the
-//! guaranteed delay is longer by that time.
+//! They could not be sent earlier, and this is the only difference from a link that falaj paces.
+//! The difference is at most the time that the device takes for its `backlog`, and the guaranteed
+//! delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
 //! instant, because the device would send it at once. So unused phases stay unused.
@@ -18,8 +18,8 @@
 //! rate, because its queue is shorter than the device's.
 //!
 //! Packets that the device has been handed keep their end, even if the rate changes. If that end is
-//! more than 100 ms away and the new rate is higher, they end by the new rate, and the discipline
-//! begins afresh: it has decided for times that have not come yet.
+//! more than 100 ms away and the new rate is higher, their end follows from the new rate, and the
+//! discipline begins afresh, because it has decided for times that have not come yet.
 //!
 //! A device without room for a largest packet is offered no packet until half of its room is free,
 //! so that the driver wakes up once for many packets. A port that refuses a packet is offered no

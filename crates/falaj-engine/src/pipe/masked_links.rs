@@ -89,7 +89,7 @@ impl MaskedLinks {
     /// Creates a link for a slot that has none.
     #[cold]
     fn make(&mut self, slot: usize) {
-        /// Keeps their seeds apart from other elements' draws.
+        /// The element of the links' seeds, which no other draws use.
         const LINKS: u64 = 0x6c69_6e6b;
         let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
         self.built += 1;
@@ -278,7 +278,7 @@ impl PacketPath for MaskedLinks {
     }
 
     fn earliest_due(&self, bytes: u32, now: Time) -> Time {
-        // Any of them may be idle.
+        // Any of the links may be idle.
         self.model.as_pipe().earliest_due(bytes, now)
     }
 }

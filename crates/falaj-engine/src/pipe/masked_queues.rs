@@ -27,7 +27,7 @@ pub(crate) struct MaskedQueues {
     tables: Vec<Option<IdTable>>,
 }
 
-/// A pipe without the masks of its flows, and the ids that those had.
+/// A pipe without the masks of its flows, and the ids of those masks.
 pub(super) struct Unmasked {
     pipe: Box<dyn LinkPipe>,
     masks: Masks,
@@ -224,7 +224,7 @@ impl PacketPath for MaskedQueues {
 
     fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         let place = match &self.tables[flow.index()] {
-            // A queue that no id has yet is empty, and has the same limit as the others.
+            // A queue that no id uses yet is empty, and has the same limit as the others.
             Some(table) => table.find(&ids.flow),
             None => Some(0),
         };

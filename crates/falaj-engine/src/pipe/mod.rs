@@ -9,7 +9,7 @@
 //! | `spec` | the specification of a pipe |
 //! | `build` | builds the pipe of a spec |
 //! | `scheduler_pipe` | one scheduler in front of one link |
-//! | `pipe_core` | the part of that which does not depend on the scheduler |
+//! | `pipe_core` | the part of `scheduler_pipe` that does not depend on the scheduler |
 //! | `masked_queues` | around a scheduler's pipe: a queue for each id of a flow's mask |
 //! | `masked_links` | many pipes: one for each id of the link's mask |
 //! | `draining_links` | around a pipe whose link mask was changed: queued packets leave by the old links |
@@ -106,7 +106,7 @@ pub(crate) trait PacketPath: Layer {
     }
     /// Lower bound on the due time of units that are not decided yet, if no other unit arrives.
     fn next_due(&self) -> Time;
-    /// Times at which its device needs more packets, if that paces the link.
+    /// Times at which its device needs more packets, if the device paces the link.
     fn device_times(&self) -> DeviceTimes {
         self.inner().map_or(DeviceTimes::NONE, |inner| inner.device_times())
     }
@@ -244,7 +244,7 @@ pub(crate) trait LinkPipe: Pipe + Any {
     fn deferred_drops(&mut self) -> Option<DeferredDrops>;
 }
 
-/// State of a predecessor that is no longer needed, to be dropped where nothing waits for it.
+/// State of a predecessor that is no longer needed, to be dropped on a thread without deadlines.
 pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
 /// A pipe without its scheduler.

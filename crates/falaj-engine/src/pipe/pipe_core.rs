@@ -156,7 +156,7 @@ impl PipeCore {
         if apart { 0 } else { self.spec.setup.largest }
     }
 
-    /// Returns true if its device paces the link, now or once it is handed over by falaj.
+    /// Returns true if its device paces the link, now or as soon as falaj no longer does.
     pub(super) fn is_device_paced(&self) -> bool {
         self.properties.device_backlog.is_some()
     }
@@ -374,7 +374,7 @@ impl PipeCore {
     /// Records that the device was handed the head of `queue`, which is the last output.
     #[cold]
     pub(super) fn handed(&mut self, queue: FlowId, end: Time, now: Time, out: &mut [Output]) {
-        // The packet is the device's from now on.
+        // From now on the packet belongs to the device.
         if let Some(Output::Emit(emit)) = out.last_mut() {
             emit.due = now;
             self.link = LinkState::Handed { queue, leaf: emit.flow, end };
@@ -496,7 +496,7 @@ impl PipeCore {
                 self.stats.hot[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {
-                // Its time on the wire is fixed already; no queue may see its true length.
+                // No queue may count more than the largest packet; its time on the wire is fixed.
                 self.stats.hot[flow.index()].backlog_bytes -= packet.bytes - largest;
                 packet.bytes = largest;
             }
@@ -527,7 +527,7 @@ impl PipeCore {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Option<(FlowId, Time)> {
-        // Packets that its device was handed are the device's.
+        // Packets that its device was handed belong to the device.
         let sending = on_the_wire.filter(|(_, _, transmission)| !transmission.handed);
         let sending = sending
             .map(|(_, packet, Transmission { end, .. })| OnTheWire { bytes: packet.bytes, end });
@@ -570,8 +570,8 @@ impl PipeCore {
         by_scheduler
     }
 
-    /// After a change: takes over the state of the impairments before it. If flows and queued
-    /// packets are `others` than before, packets have other numbers.
+    /// Takes over the state of the impairments from before a change. If `others` is true, flows or
+    /// queued packets are others than before, and packets get other numbers.
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.stats.hot.len();

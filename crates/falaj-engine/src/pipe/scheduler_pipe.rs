@@ -2,7 +2,7 @@
 //!
 //! The pipe calls the discipline at the instants of its contract. Every decision happens at a
 //! nominal instant: the end of a transmission, an instant that the discipline named, or an arrival
-//! at a free link. When the engine is polled makes no difference.
+//! at a free link. The times at which the engine is polled make no difference.
 
 use super::pipe_core::{LinkState, PipeCore, SchedulerProperties};
 use super::stats::Counters;
@@ -50,7 +50,7 @@ pub(super) fn pipe<S: HeldScheduler>(
 
 impl<S: HeldScheduler> SchedulerPipe<S> {
     /// The link is free: asks the discipline until a packet is on the wire or none may go. A device
-    /// that paces the link is handed packets as long as it has room and some may go; `device.rs`
+    /// that paces the link is handed packets as long as it has room and packets may go; `device.rs`
     /// explains why that is right.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
         loop {

@@ -12,11 +12,11 @@ use std::ops::Range;
 pub struct Counters {
     /// Packets that arrived.
     pub offered: u64,
-    /// Their bytes, as the link accounts them.
+    /// Bytes of packets that arrived, as the link accounts them.
     pub offered_bytes: u64,
     /// Packets whose last bit left.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of packets whose last bit left.
     pub sent_bytes: u64,
     /// Packets that found the queue full.
     pub dropped_full: u64,
@@ -32,17 +32,17 @@ pub struct Counters {
     pub dropped_by_change: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
-    /// Their bytes.
+    /// Bytes of packets that the link lost.
     pub lost_bytes: u64,
     /// Packets that arrive twice.
     pub duplicated: u64,
     /// Packets that arrive with a bit flipped.
     pub corrupted: u64,
-    /// Packets that arrive before one that left earlier.
+    /// Packets that arrive before a packet that left earlier.
     pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
-    /// Their bytes.
+    /// Bytes of packets in the queue.
     pub backlog_bytes: u64,
     /// The largest number of packets in the queue so far.
     pub max_backlog: u64,
@@ -110,7 +110,7 @@ impl Counters {
         self.sent.saturating_sub(self.lost)
     }
 
-    /// Their bytes.
+    /// Bytes of packets whose last bit left and that the link did not lose.
     pub fn delivered_bytes(&self) -> u64 {
         self.sent_bytes.saturating_sub(self.lost_bytes)
     }
@@ -128,7 +128,8 @@ impl Counters {
 /// The counters that each packet of a flow writes, in half a cache line; its [`Counters`] follow
 /// from these and from the drops. Two numbers that change together are never adjacent: they would
 /// be written as one vector, and a read of one of them would wait for that write. A packet that is
-/// dropped on arrival is gone before it is queued, and the backlog is below zero in between.
+/// dropped on arrival counts as gone before it counts as queued; in between, the backlog is below
+/// zero.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C, align(32))]
 pub struct HotCounters {
