@@ -1,5 +1,5 @@
-//! The part of falaj without clock, threads and I/O: disciplines decide; time and queues are passed
-//! to them.
+//! The schedulers and queues of falaj, without clock, threads and I/O: the caller passes time and
+//! queues to a discipline, which makes the decisions.
 //!
 //! The crate is a stack of layers, described here from the bottom up.
 //!

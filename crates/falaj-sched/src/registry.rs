@@ -1,4 +1,5 @@
-//! The disciplines by name: those of the list in [`disciplines`], and the one that loads a library.
+//! The disciplines by name: those of the list in [`disciplines`], and the plug-in discipline, which
+//! is loaded from a library.
 
 pub use crate::contract::visitor::Visitor;
 
@@ -14,7 +15,7 @@ pub const ENTRIES: &[Manifest] = disciplines::MANIFESTS;
 /// The default discipline.
 pub const DEFAULT: &Manifest = &disciplines::fifo::MANIFEST;
 
-/// The kind whose discipline is loaded from a library. It is not among the others, since it needs a
+/// The kind whose discipline is loaded from a library. It is not in [`ENTRIES`], because it needs a
 /// library.
 pub const PLUGIN: &Manifest = &crate::scheduler::guard::MANIFEST;
 
@@ -28,14 +29,15 @@ pub fn entry(kind: &str) -> Option<&'static Manifest> {
     all().find(|e| e.kind == kind)
 }
 
-/// Returns true if the discipline `kind` takes a tree of its own kind
+/// Returns true if the discipline `kind` takes a tree of its own kind as a
 /// [whole](Manifest::whole_trees).
 pub fn takes_trees(kind: &str) -> bool {
     entry(kind).is_some_and(|manifest| manifest.whole_trees)
 }
 
-/// The setup as a discipline of `kind` serves it: the leaves of the tree are its flows if it [takes
-/// trees whole](Manifest::whole_trees); otherwise `setup` unchanged.
+/// Returns the setup as a discipline of `kind` serves it. If the discipline [takes trees
+/// whole](Manifest::whole_trees), its flows are the leaves of the tree. Otherwise `setup` is
+/// unchanged.
 pub fn joined<'a>(kind: &str, setup: &'a Setup) -> Cow<'a, Setup> {
     if takes_trees(kind) { setup.flattened(kind) } else { Cow::Borrowed(setup) }
 }
@@ -57,7 +59,8 @@ mod tests {
     use super::*;
     use alloc::format;
 
-    /// The address of a function may differ between two copies of one manifest.
+    /// Manifests must not print addresses: the address of a function may differ between two copies
+    /// of one manifest.
     #[test]
     fn manifests_print_no_addresses() {
         for manifest in all() {

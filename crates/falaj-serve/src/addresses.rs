@@ -1,7 +1,7 @@
 //! Learned source addresses of adapters, kept over restarts in a file beside the service's state.
 //!
-//! Without it, the first sender after a restart could take over its neighbour's address. The link's
-//! thread reports changes; a separate thread writes them to the file.
+//! Without this file, the first sender after a restart could take over its neighbour's address. The
+//! link's thread reports changes; a separate thread writes them to the file.
 
 use anyhow::{Context, Result, bail};
 use falaj_control::handler::{Handler, lock, replace, with_more};
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Version of the file.
+/// Version of the file's format.
 const VERSION: u32 = 1;
 
 /// The contents of the file.
@@ -31,7 +31,8 @@ struct AddressFile {
 #[serde(deny_unknown_fields)]
 struct KeptAdapter {
     name: String,
-    /// The adapter's port. With another port, the name belongs to another adapter.
+    /// The adapter's port. If the port has changed, the entry belongs to another adapter of the
+    /// same name.
     port: String,
     /// Addresses in the usual notation, `02:00:00:00:00:01`.
     addresses: Vec<String>,
@@ -79,7 +80,7 @@ fn parse(text: &str) -> Result<AddressBook> {
     struct Versioned {
         version: u32,
     }
-    // Other versions may have other keys.
+    // Files of other versions may have other keys.
     let Versioned { version } = serde_json::from_str(text)?;
     if version != VERSION {
         bail!("version {version} is another falaj's; this one reads version {VERSION}");
@@ -105,8 +106,8 @@ fn text_of(book: &AddressBook) -> String {
     format!("{:#}\n", serde_json::json!(file))
 }
 
-/// Reads the file of the last run, if there is one. An unreadable file is an error that ends the
-/// start: without it, any adapter could take over any address.
+/// Reads the file of the last run, if there is one. If the file cannot be read, the service does
+/// not start: without the file, any adapter could take over any address.
 fn read(file: &Path) -> Result<AddressBook> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(AddressBook::new()),
@@ -164,7 +165,8 @@ impl AddressKeeper {
         let work = move || {
             while let Ok(first) = reports.recv() {
                 for change in std::iter::once(first).chain(reports.try_iter()) {
-                    // A change that adds an adapter holds the handler's lock until it is made.
+                    // A change that adds an adapter holds the handler's lock until the change is
+                    // complete.
                     apply(&mut book, change, |name| {
                         let scenario = lock(&handler).current().scenario;
                         let all = scenario.adapters();

@@ -1,4 +1,4 @@
-//! The API over HTTP. Adapters are read from the last sample of the thread `watch`, without a
+//! The API over HTTP. Data on adapters comes from the last sample of the thread `watch`, without a
 //! request to the link. Changes go through the handler of the control socket, which parses, checks
 //! and admits them like any other change.
 
@@ -92,7 +92,7 @@ pub(super) struct Listeners {
     unix: UnixListener,
     path: PathBuf,
     tcp: Option<TcpListener>,
-    /// The TLS identity for connections over TCP; `None`: they are not encrypted.
+    /// The TLS identity for connections over TCP; `None` if they are not encrypted.
     identity: Option<Arc<Identity>>,
 }
 
@@ -103,13 +103,14 @@ impl Listeners {
     }
 }
 
-/// Opens the listening sockets; the Unix socket is accessible for this user alone.
+/// Opens the listening sockets; only this user can access the Unix socket.
 pub(super) fn listen(
     path: &std::path::Path,
     tcp: Option<SocketAddr>,
     identity: Option<Arc<Identity>>,
 ) -> Result<Listeners> {
-    // The TCP address first, as another process may have it: a failure leaves nothing behind.
+    // The TCP address comes first, because another process may have it: on failure, no Unix socket
+    // has been created yet.
     let tcp = bind(tcp)?;
     let bound = sockets::bind(path);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
@@ -117,8 +118,8 @@ pub(super) fn listen(
 }
 
 impl Listeners {
-    /// Takes over the sockets of another process: its Unix socket, and its TCP listener if that
-    /// has the required address.
+    /// Takes over the sockets of another process: its Unix socket, and its TCP listener if the
+    /// listener has the required address.
     pub(super) fn of_others(
         unix: UnixListener,
         path: PathBuf,
@@ -128,7 +129,7 @@ impl Listeners {
     ) -> Result<Listeners> {
         let is_it = |other: &TcpListener| {
             let at = other.local_addr().ok();
-            // Port 0 stands for any port, so the present one is kept.
+            // Port 0 stands for any port, so the present port is kept.
             tcp.zip(at).is_some_and(|(tcp, at)| tcp == at || tcp.port() == 0 && tcp.ip() == at.ip())
         };
         let tcp = match other.filter(is_it) {
@@ -206,7 +207,8 @@ impl Serving {
         Ok(Serving { stop, thread, path })
     }
 
-    /// Ends the thread; the socket's file is removed unless it `stays` for another process.
+    /// Ends the thread. The socket's file is removed, unless another process continues to use it
+    /// (`stays`).
     pub(super) fn end(self, stays: bool) {
         let _ = self.stop.send(());
         let _ = self.thread.join();
@@ -216,7 +218,7 @@ impl Serving {
     }
 }
 
-/// Requires the token of requests over TCP.
+/// Checks that requests over TCP have the token.
 async fn guard(
     State(app): State<Arc<App>>,
     Extension(known): Extension<Acquaintance>,
@@ -303,8 +305,8 @@ async fn hosted(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Logs the request and the status of the answer. The query of a path may contain anything, and is
-/// not logged.
+/// Logs the request and the status of the answer. The query part of the path is not logged, because
+/// it may contain anything.
 async fn noted(request: Request, next: Next) -> Response {
     let (began, method, path) =
         (Instant::now(), request.method().clone(), request.uri().path().to_owned());
@@ -595,7 +597,7 @@ async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = Sample)))]
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    // A client that was too slow for some samples gets the next one.
+    // A client that was too slow for some samples gets the next sample.
     let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
     let event =
         |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
@@ -608,7 +610,7 @@ async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Ev
 async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, No> {
     let text = blocking(move || lock(&app.handler).text().to_owned()).await?;
     if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
-        // The running scenario was parsed before.
+        // Parsing cannot fail: the running scenario was parsed before.
         let read: Map<String, Value> = ::toml::from_str(&text)
             .map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
         return Ok(Json(read).into_response());

@@ -1,4 +1,4 @@
-//! Guarantee violations: logged when they are detected, and stored for requests.
+//! Guarantee violations: they are logged when they are detected, and stored for API requests.
 
 use super::model::{Breach, TooLong, TooSlow};
 use falaj_live::event_loop::{RateViolation, Violation, ViolationCause};
@@ -7,9 +7,10 @@ use falaj_terminal::text;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
 
-/// Maximum number kept of each kind; delays have a kind for each cause.
+/// Maximum number of violations that are stored of each kind. Delay violations have one kind for
+/// each cause.
 const KEPT: usize = 256;
-/// Maximum number of each kind that is logged individually in one second.
+/// Maximum number of violations of each kind that are logged one by one in a second.
 const TOLD: usize = 3;
 
 /// Number of kinds; each has its own storage limit.
@@ -66,7 +67,7 @@ pub(super) fn none() -> VecDeque<Breach> {
     VecDeque::with_capacity((KINDS + 1) * KEPT)
 }
 
-/// Appends new violations, and keeps the last ones of each kind.
+/// Appends new violations, and keeps only the last violations of each kind.
 pub(super) fn keep(breaches: &mut VecDeque<Breach>, new: Vec<Breach>) {
     breaches.extend(new);
     let mut beyond = [0_usize; KINDS];
@@ -80,7 +81,7 @@ pub(super) fn keep(breaches: &mut VecDeque<Breach>, new: Vec<Breach>) {
     });
 }
 
-/// Logs the violations: a few of each kind, and their number.
+/// Logs a few violations of each kind, and the number of the others.
 pub(super) fn tell(new: &[Breach]) {
     let mut told = [0_usize; KINDS];
     for breach in new {
@@ -154,7 +155,7 @@ mod tests {
             .into()
     }
 
-    /// 10 of 20 bytes served in 40 ns.
+    /// A rate violation: 10 of the guaranteed 20 bytes were served in 40 ns.
     fn slow() -> Breach {
         let proof = RateShortfall { from: Time(5), to: Time(45), served: 10, guaranteed: 20 };
         let (number, flow, rate) = (1, "wire up a".into(), Rate(4_000_000_000));

@@ -1,8 +1,8 @@
-//! Connections to the API: accepted, encrypted if configured, and served concurrently.
+//! Connections to the API: they are accepted, encrypted if configured, and served concurrently.
 //!
-//! A client is anonymous until a request has the token, and the connection of an anonymous client
-//! is limited in time: a client that sends nothing, or reads no answers, does not hold a connection
-//! for long.
+//! A client is anonymous until one of its requests has the token. The connection of an anonymous
+//! client has a time limit, so a client that sends nothing, or reads no answers, does not occupy a
+//! connection for long.
 
 use super::tls::Identity;
 use axum::Router;
@@ -25,7 +25,7 @@ use tower_layer::Layer;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that reads nothing of a response or of events for this time is disconnected.
 const UNREAD: Duration = Duration::from_secs(30);
-/// Maximum pause between two requests of an authenticated client; it exceeds the interval of
+/// Maximum pause between two requests of an authenticated client; longer than the interval of
 /// clients that poll once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Maximum number of connections, so that clients do not exhaust the descriptors that adapters
@@ -37,7 +37,8 @@ const CONNECTIONS: usize = 128;
 pub(super) struct Acquaintance(Arc<AtomicBool>);
 
 impl Acquaintance {
-    /// A connection through the Unix socket: each client that may open it is authenticated.
+    /// State of a connection through the Unix socket: each client that may open the socket is
+    /// authenticated.
     pub(super) fn everybody() -> Acquaintance {
         Acquaintance(Arc::new(AtomicBool::new(true)))
     }
@@ -61,7 +62,7 @@ pub(super) async fn answer<L: Listener>(
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        // If no descriptor is left, it waits for one.
+        // If no file descriptor is left, `accept` waits for one.
         let (stream, _) = listener.accept().await;
         let (identity, router) = (identity.as_ref().map(|is| is.acceptor()), router.clone());
         tokio::spawn(async move {
@@ -85,7 +86,8 @@ async fn talk(
     router: Router,
     known: Acquaintance,
 ) {
-    // Outside of the router: a layer of the router would copy every route for each connection.
+    // The layer is outside the router: a layer of the router would copy every route for each
+    // connection.
     let router = TowerToHyperService::new(Extension(known.clone()).layer(router));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
@@ -95,7 +97,8 @@ async fn talk(
     let mut connection = pin!(http.serve_connection(stream, router));
     // How the connection ends does not matter here.
     if timeout(PATIENCE, connection.as_mut()).await.is_err() && !known.is() {
-        // A request in progress may still complete: a client with the token has sent it by then.
+        // A request in progress may still complete: a client that has the token has sent the token
+        // by then.
         connection.as_mut().graceful_shutdown();
         let ended = timeout(PATIENCE, connection.as_mut()).await.is_ok();
         if ended || !known.is() {

@@ -1,7 +1,7 @@
 //! The last hour of each flow in steps of ten seconds, for a look after an incident.
 //!
-//! A step keeps the mean of rates, the largest of delays and backlogs, and the number of drops and
-//! of violations. The memory is bounded: with very many flows the history is shorter than an hour.
+//! A step has the mean rates, the largest delays and backlogs, and the numbers of drops and
+//! violations. The memory is bounded: with very many flows the history is shorter than an hour.
 
 use super::model::{Adapter, Flow, FlowHistory, HistoryStep, Sample};
 use super::watch::flow_name;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 const STEP_NS: u64 = 10_000_000_000;
 /// Maximum number of steps that are kept of a flow: an hour.
 const STEPS: usize = 360;
-/// Number of steps that are kept of all flows together, at about 80 bytes each, unless that is less
-/// than [`STEPS_AT_LEAST`] of each flow.
+/// Maximum number of steps that are kept of all flows together, at about 80 bytes each.
+/// [`STEPS_AT_LEAST`] steps of each flow are kept in any case.
 const STEPS_OF_ALL: usize = 400_000;
 /// Minimum number of steps that are kept of each flow, however many flows there are.
 const STEPS_AT_LEAST: usize = 30;
@@ -30,7 +30,7 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 struct Lane {
     steps: VecDeque<Step>,
-    /// Drops by reason, and violations of guarantees, when the last sample was taken.
+    /// The counts of the last sample: drops by reason, and violations of guarantees.
     dropped: BTreeMap<String, u64>,
     broken: u64,
     /// True if there was a sample before.
@@ -40,10 +40,10 @@ struct Lane {
 /// Ten seconds of a flow. A missing value is NaN.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
-    /// Its place in time, in steps from the service's start.
+    /// Number of steps from the service's start.
     number: u64,
     samples: u32,
-    /// Sums over the samples, bits per second.
+    /// Sums of the rates over the samples, in bits per second.
     offered: f32,
     sent: f32,
     p50: f32,
@@ -53,7 +53,7 @@ struct Step {
     delay: f32,
     backlog: u32,
     broken: u32,
-    /// Reason and packets.
+    /// Dropped packets: the number of the reason, and the number of packets.
     dropped: Vec<(u8, u32)>,
 }
 
@@ -77,7 +77,7 @@ impl Step {
 }
 
 impl History {
-    /// Takes a sample in.
+    /// Adds a sample.
     pub(super) fn push(&mut self, sample: &Sample) {
         let number = sample.at_ns / STEP_NS;
         let mut there = BTreeMap::new();
@@ -91,7 +91,7 @@ impl History {
                 }
             }
         }
-        // The history of a flow ends with the flow.
+        // The history of a flow is deleted when the flow no longer exists.
         self.lanes = there;
         let most = (STEPS_OF_ALL / self.lanes.len().max(1)).clamp(STEPS_AT_LEAST, STEPS);
         for lane in self.lanes.values_mut() {
@@ -150,7 +150,7 @@ impl Lane {
         }
         let Some(step) = self.steps.back_mut() else { return };
         let larger = |was: &mut f32, value: Option<u64>| {
-            // The maximum of a number and none is the number.
+            // If there was no value before, the new value is the maximum.
             *was = value.map_or(*was, |value| was.max(value as f32));
         };
         if let Some(window) = &flow.window {
@@ -161,7 +161,7 @@ impl Lane {
             larger(&mut step.p99, window.delay.p99_ns);
             larger(&mut step.longest, window.delay.max_ns);
         }
-        // The guarantee at the end of the step.
+        // A step has the guarantee that holds at its end.
         step.rate = flow.guarantee.rate.map_or(f32::NAN, |rate| rate as f32);
         step.delay = flow.guarantee.delay_ns.map_or(f32::NAN, |delay| delay as f32);
         step.backlog = step.backlog.max(u32::try_from(flow.backlog).unwrap_or(u32::MAX));
@@ -185,7 +185,7 @@ impl Lane {
     }
 }
 
-/// The number of a reason; a reason without one gets a new number. There are a dozen reasons.
+/// Returns the number of a reason. A new reason gets a new number. There are about a dozen reasons.
 fn number_of(reason: &str, reasons: &mut Vec<String>) -> u8 {
     let at = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
         reasons.push(reason.to_owned());
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// An incident of one second is there an hour later, and gone after it.
+    /// An incident of one second is in the history for an hour, and no longer.
     #[test]
     fn an_hour_is_kept_with_its_worst_moments() {
         let mut history = History::default();
@@ -249,7 +249,7 @@ mod tests {
         assert!(history.of(adapter)[0].up.iter().all(|step| step.max_ns == Some(1000)));
     }
 
-    /// Many flows have a shorter history each; a flow that is gone has none.
+    /// With many flows, each flow has a shorter history. A flow that no longer exists has none.
     #[test]
     fn memory_is_bounded() {
         let mut history = History::default();

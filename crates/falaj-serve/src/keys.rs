@@ -1,4 +1,4 @@
-//! The body of a request as settings of the scenario; they are limited to the flow of one adapter.
+//! The body of a request as settings of the scenario. They can only change the flow of one adapter.
 
 use serde_json::{Map, Value};
 
@@ -14,10 +14,10 @@ pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
     Ok(format!("link.{}.flow.{}", quoted(link), parts.join(".flow.")))
 }
 
-/// The keys of an adapter as settings; null removes a key.
+/// Returns the keys of an adapter's flow as settings; null removes a key.
 ///
 /// # Errors
-/// There is no key, or one that is not valid in any scenario.
+/// There is no key, or a key is not valid in any scenario.
 pub(super) fn sets(
     link: &str,
     name: &str,
@@ -44,13 +44,14 @@ fn is_fit(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// A string in TOML notation. It is that of JSON, except for one character that TOML requires to be
-/// escaped.
+/// Returns a string in TOML notation: the same as in JSON, except for one character that TOML
+/// requires to be escaped.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A value in TOML notation; `None` if it is or contains null, or contains an invalid key.
+/// Returns a value in TOML notation, or `None` if it is null, contains null, or contains an invalid
+/// key.
 fn toml(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
@@ -68,8 +69,8 @@ fn toml(value: &Value) -> Option<String> {
     })
 }
 
-/// Asserts for any body: the settings are those of the body, they belong to the adapter's flow, and
-/// the link's rate and the other flow stay the same.
+/// Checks the settings of any body: they are those of the body, they belong to the adapter's flow,
+/// and the link's rate and the other flow stay the same.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(body: &str) {
     use falaj_scenario::edit::{Edit, parse_set_or_unset};
@@ -105,7 +106,7 @@ pub(super) fn hostile(body: &str) {
             Value::Array(all) => {
                 let array = read.value.as_ref().and_then(|v| v.as_array());
                 // A whole number beyond TOML's range becomes a string, which the scenario then
-                // refuses.
+                // rejects.
                 assert!(array.is_none_or(|array| array.len() == all.len()), "{set}");
             }
             _ => assert!(read.value.is_some(), "{set}"),
@@ -198,7 +199,8 @@ mod tests {
         }
     }
 
-    /// Each of these strings has been changed on the way once, or could be.
+    /// Each of these strings was changed by an earlier version of the conversion, or could be
+    /// changed.
     #[test]
     fn texts_stay_what_they_are() {
         for text in [

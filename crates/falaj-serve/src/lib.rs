@@ -2,19 +2,19 @@
 //! The service is queried and changed while it runs.
 //!
 //! The link's thread runs the forwarder and nothing else. The watch and the API have a thread each,
-//! and send their requests to the handler of the control socket: a packet never waits for them.
+//! and send their requests to the handler of the control socket: so packets never wait for them.
 //!
 //! **The service.** [`service`] is the command `falaj serve`. `ports` opens adapters and the
-//! uplink, also adapters that are added later; `addresses` keeps their learned Ethernet addresses
-//! over restarts; `rights` drops the privileges that the process no longer needs; `supervise` is a
-//! separate process that joins the interfaces by a kernel bridge when the service was killed;
-//! `upgrade` lets a new process take everything over; `sign_of_life` measures how long no service
-//! was running. `log` writes the log of the running service, for people or a journal; `manager`
-//! sends notifications to a service manager.
+//! uplink, including adapters that are added later; `addresses` keeps their learned Ethernet
+//! addresses over restarts; `rights` drops the privileges that the process no longer needs;
+//! `supervise` is a separate process that joins the interfaces by a kernel bridge if the service is
+//! killed; `upgrade` lets a new process take everything over; `sign_of_life` measures how long no
+//! service was running. `log` writes the log of the running service, for people or a journal;
+//! `manager` sends notifications to a service manager.
 //!
 //! **The guarantee watch.** Each second `watch` compares the guarantees with the measurements;
-//! `breaches` logs and stores violations, `model` is all of that as JSON, and `published` has the
-//! last sample, with the changes since.
+//! `breaches` logs and stores violations, `model` defines the JSON of all these data, and
+//! `published` has the last sample and the changes since then.
 //!
 //! **The API.** `api` answers over HTTP; `keys` turns the body of a request into settings;
 //! `connections` limits the number and the duration of connections; `tls` and `secret` have the

@@ -1,7 +1,8 @@
 //! The log of a running service: events with a level and values, one line each on standard error.
 //!
-//! A journal adds its own time and program name, so its lines begin with the level instead, in the
-//! format of `sd-daemon(3)`; elsewhere they have the same prefixes as those of every other command.
+//! A journal adds its own time and program name, so lines for a journal begin with the level, in
+//! the format of `sd-daemon(3)`. Other lines have the same prefixes as the messages of every other
+//! command.
 
 use clap::ValueEnum;
 use falaj_terminal::output::{Log, log_to};
@@ -38,17 +39,17 @@ impl Much {
     }
 }
 
-/// Sends all messages as events from now on.
+/// From now on, logs all messages as events.
 pub(super) fn begin(much: Much) {
     let lines = Lines { journal: to_a_journal() };
-    // No colours on a terminal either: lines are read by machines, and colours depend on the
-    // library.
+    // There are no colours, not even on a terminal: programs read these lines, and the colours
+    // depend on the library.
     let all = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(much.level())
         .with_writer(|| StandardError)
         .event_format(lines);
-    // A subscriber exists already if a process runs several services: in tests.
+    // A subscriber exists already if the process runs several services, as tests do.
     let _ = all.try_init();
     log_to(Box::new(Events));
 }

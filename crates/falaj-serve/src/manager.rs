@@ -1,37 +1,37 @@
-//! Notifications of a service manager by the protocol of `sd_notify`; without one, they have no
-//! effect.
+//! Notifications to a service manager by the protocol of `sd_notify`. Without a service manager
+//! they have no effect.
 
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};
 
 fn tell(state: &[NotifyState<'_>]) {
-    // Errors are ignored: a manager that does not listen counts as none.
+    // Errors are ignored: a manager that does not listen is treated like no manager.
     let _ = sd_notify::notify(state);
 }
 
-/// The service is ready: everything is open, and packets are forwarded.
+/// Reports that the service is ready: everything is open, and packets are forwarded.
 pub(super) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The service reads its file again; [`ready`] follows.
+/// Reports that the service reads its file again. A call of [`ready`] must follow.
 pub(super) fn reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         tell(&[NotifyState::Reloading, now]);
     }
 }
 
-/// From now on the process `pid` is the service, and sends further notifications.
+/// Reports that from now on the process `pid` is the service and sends further notifications.
 pub(super) fn followed_by(pid: u32) {
     tell(&[NotifyState::MainPid(pid)]);
 }
 
-/// The service ends.
+/// Reports that the service ends.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Sends keep-alive notifications at the interval that the manager requires.
+/// State of the keep-alive notifications at the interval that the service manager requires.
 pub(super) struct Watchdog {
     every: Option<Duration>,
     next: Instant,
@@ -39,15 +39,15 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     pub(super) fn new() -> Watchdog {
-        // At half the watchdog's timeout.
+        // Notifications are sent at half the watchdog's timeout.
         Watchdog {
             every: sd_notify::watchdog_enabled().map(|within| within / 2),
             next: Instant::now(),
         }
     }
 
-    /// Sends a notification if it is due. It must be called after the link's thread has answered,
-    /// so that a hanging link sends none.
+    /// Sends a notification if it is due. Call it only after the link's thread has answered, so
+    /// that no notification is sent if the link hangs.
     pub(super) fn is_alive(&mut self) {
         let Some(every) = self.every.filter(|_| Instant::now() >= self.next) else { return };
         tell(&[NotifyState::Watchdog]);

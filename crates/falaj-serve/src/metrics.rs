@@ -1,8 +1,8 @@
-//! The last sample as OpenMetrics: units in the names, one family per quantity.
+//! The last sample as OpenMetrics: units are in the names, and each quantity has one family.
 //!
-//! A series is an adapter in one direction. Its flows are summed, since a service of a thousand
-//! adapters may have a hundred times as many flows. Series of single flows are available on
-//! request.
+//! A series is an adapter in one direction. The flows of the adapter are summed, because a service
+//! of a thousand adapters may have a hundred times as many flows. Series of single flows are
+//! available on request.
 
 use super::model::{Adapter, Flow, Quantiles, Sample, Ways, Window};
 use prometheus_client::collector::Collector;
@@ -18,14 +18,15 @@ pub(super) const TYPE: &str = "application/openmetrics-text; version=1.0.0; char
 
 const NANO: f64 = 1e-9;
 
-/// A label that distinguishes the series of one adapter and direction, and the value of each.
+/// A label that distinguishes the series of one adapter and direction, and a function that returns
+/// the label's values, each with the series' value.
 type Several<T> = (&'static str, fn(&Flow) -> Vec<(&str, T)>);
 
-/// The source of a family's values.
+/// The source of the values of a metric family.
 enum Of {
     /// A counter of an adapter.
     Adapter(fn(&Adapter) -> u64),
-    /// A counter of an adapter by direction, if it has one.
+    /// A counter of an adapter by direction, if the adapter has this counter.
     Ways(fn(&Adapter) -> Option<Ways>),
     Spent(fn(&Adapter) -> Option<f64>),
     /// A counter of a direction.
@@ -201,7 +202,7 @@ fn quantiles(of: &Quantiles) -> Vec<(&'static str, Option<f64>)> {
         .into()
 }
 
-/// The text of a scrape: by adapter, or by flow.
+/// Returns the text of a scrape, with series by adapter or by flow.
 pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
     let series = sample.adapters.iter().map(|adapter| match flows {
         true => [adapter.up.clone(), adapter.down.clone()],
@@ -269,7 +270,7 @@ fn longest(a: &Quantiles, b: &Quantiles) -> Quantiles {
 /// The collector of a scrape.
 struct Scrape {
     sample: Arc<Sample>,
-    /// Series by adapter, up and down.
+    /// The flows of each adapter, up and down.
     series: Vec<[Vec<Flow>; 2]>,
     /// True if each flow has its own series.
     flows: bool,

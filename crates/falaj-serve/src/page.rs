@@ -34,14 +34,15 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // Another release has another page.
+        // The page differs from release to release.
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, text).into_response()
 }
 
-/// Prints the page's address. The token follows a `#`, which no browser sends. It is printed only
-/// on a terminal, since standard error is otherwise often stored.
+/// Prints the page's address. The token follows a `#`; browsers do not send that part of an
+/// address. The token is printed only on a terminal, because standard error is often stored
+/// otherwise.
 pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));

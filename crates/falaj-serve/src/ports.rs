@@ -1,4 +1,4 @@
-//! Adapters and the uplink: opened before the link runs, or added and removed by changes.
+//! Adapters and the uplink: ports are opened before the link runs, or added and removed by changes.
 
 use crate::upgrade;
 use anyhow::{Context, Result, anyhow, bail};
@@ -25,16 +25,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 
-/// The error of batches where falaj makes interfaces of another kind.
+/// The error if batches are configured on a host where falaj creates interfaces of another kind
+/// than TAP.
 const NO_TAP: &str = "`batches` need TAP interfaces, and there are none here; see `falaj doctor`";
 
-/// The name of the uplink among the names of adapters, none of which is empty.
+/// The name of the uplink in lists of adapters' names. No adapter has an empty name.
 const UPLINK: &str = "";
 
 /// A port: the place where packets enter and leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PortName {
-    /// A namespace created for it.
+    /// A namespace that is created for the adapter.
     Own,
     /// An existing namespace, in which an interface is created.
     Tap(String),
@@ -67,7 +68,7 @@ impl PortName {
         matches!(self, PortName::Own | PortName::Tap(_))
     }
 
-    /// Checks that packets can cross to this port in batches of this text.
+    /// Checks that packets can cross to this port in batches, as `text` configures them.
     fn check_batches(&self, text: Option<&str>) -> Result<()> {
         let Some(text) = text else { return Ok(()) };
         match self {
@@ -81,7 +82,7 @@ impl PortName {
     }
 }
 
-/// Starts the guest that has this TAP of an adapter.
+/// Starts the guest that uses this TAP interface of an adapter.
 fn guest(opener: &Opener, tap: &Tap, name: &str, batches: &str) -> Result<Guest> {
     tap.take_single_packets().context("the interface of a guest")?;
     let line = opener.guest(batches)?;
@@ -89,12 +90,12 @@ fn guest(opener: &Opener, tap: &Tap, name: &str, batches: &str) -> Result<Guest>
     Guest::at(line, tap, packer).context("cannot start the guest's process")
 }
 
-/// A packer for packets to an adapter.
+/// Returns the packer that collects packets to an adapter into batches.
 fn packer(name: &str, batches: &Batching) -> Result<Packer> {
     Ok(batches.packer(&format!("to {}", called(name)))?)
 }
 
-/// Options for opening an end to which packets cross in these batches.
+/// Returns the options for opening an end to which packets cross in these batches.
 fn open_options(batches: Option<&str>) -> Result<OpenOptions> {
     let batches = batches.map(by_timeout).transpose().map_err(|why| anyhow!(why))?;
     Ok(OpenOptions { batches, ..OpenOptions::default() })
@@ -109,7 +110,7 @@ struct WatchedInterface {
     name: String,
     interface: Box<dyn Backend>,
     monitor: Monitor,
-    /// The last reported new name of its interface.
+    /// The last reported new name of the interface.
     renamed: Option<String>,
 }
 
@@ -139,14 +140,15 @@ impl Interfaces {
         Ok(())
     }
 
-    /// A port at the guest of an adapter, whose batches are known from now on.
+    /// Returns the port at the guest of an adapter. From now on the batches of this guest are
+    /// counted.
     fn guest(&mut self, name: &str, guest: Guest) -> Result<Box<dyn Port>> {
         let port = guest.port()?;
         self.guests.insert(name.to_owned(), port.batches());
         Ok(Box::new(port))
     }
 
-    /// Adds the counters of batches to those of adapters.
+    /// Adds the counters of batches to the counters of the adapters.
     fn count_batches(&self, adapters: &mut [(String, AdapterCounts)]) {
         let ends = self.all.iter().flatten();
         let ends = ends.filter_map(|end| Some((&end.name, end.interface.batches()?)));
@@ -166,7 +168,7 @@ impl Interfaces {
         }
     }
 
-    /// Logs changes of interfaces; `adapters` are updated with the new names of their interfaces.
+    /// Logs changes of interfaces, and updates `adapters` with the new names of their interfaces.
     fn look(&mut self, adapters: &Adapters) {
         let mut events = [EpollEvent::empty(); 16];
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
@@ -205,14 +207,15 @@ impl Interfaces {
     }
 }
 
-/// The identity of an adapter: with another port it is another adapter.
+/// The identity of an adapter: its name and its port. An adapter with another port is another
+/// adapter.
 type AdapterPort<'a> = (&'a str, &'a str);
 
 fn known(adapter: &Adapter) -> AdapterPort<'_> {
     (&adapter.name, &adapter.port)
 }
 
-/// The adapters that are not in the scenario `then` any more.
+/// Returns the adapters that are no longer in the scenario `then`.
 fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
     let stay = then.adapters();
     let stay: BTreeSet<AdapterPort<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
@@ -234,18 +237,20 @@ pub(super) struct Opened {
     epoll: Rc<Epoll>,
     /// Namespaces that this process created, and those inherited from another process.
     hosts: Vec<Hosts>,
-    /// By adapter in its own namespace: the state with which another process can take it over.
+    /// For each adapter in its own namespace: the state with which another process can take the
+    /// adapter over.
     sides: BTreeMap<String, SideHandover>,
-    /// By adapter in a namespace: the first process there, and the address.
+    /// For each adapter in a namespace: its name, the first process in the namespace, and the
+    /// address.
     spaces: Vec<(String, i32, Option<std::net::Ipv4Addr>)>,
     known: Vec<Adapter>,
     uplink_name: String,
 }
 
 /// Opens the ports of a service. With `stays`, interfaces created in existing namespaces stay when
-/// the service ends. It drops privileges that are no longer needed before guests' cards start
-/// threads. The process must be single-threaded. `inherited` has the descriptors of another process
-/// by adapter, with the empty name for the uplink.
+/// the service ends. The function drops privileges that are no longer needed before the cards of
+/// guests start threads. The process must be single-threaded. `inherited` has the descriptors from
+/// another process for each adapter; the uplink has the empty name.
 pub(super) fn open(
     scenario: &Scenario,
     stays: bool,
@@ -282,7 +287,7 @@ pub(super) fn open(
             namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
         wanted.push((name, namespace, stayed.with_context(|| called(name))?));
     }
-    // Interfaces that stayed have an address already; the others get free ones.
+    // Interfaces that stayed have an address already; the others get free addresses.
     wanted.sort_by_key(|(.., stayed)| stayed.is_none());
     let mut spaces: Vec<(&str, Space)> = Vec::new();
     for (name, namespace, stayed) in wanted {
@@ -428,8 +433,8 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The sockets that the ports of a service create in the file system. A name that cannot be parsed
-/// has none; its error is reported when it is opened.
+/// The sockets that the ports of a service create in the file system. The name of a port that
+/// cannot be parsed has no socket; its error is reported when the port is opened.
 pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
@@ -440,7 +445,7 @@ pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     ports.filter_map(socket).collect()
 }
 
-/// Opens an existing end with its port.
+/// Opens an existing interface or guest's card, and its port.
 fn there(
     end: &EndName,
     batches: Option<&str>,
@@ -458,7 +463,7 @@ fn there(
     }
 }
 
-/// Takes over an end from another process, with its port.
+/// Takes over an interface from another process, and opens its port.
 fn adopt(end: &EndName, descriptors: Vec<OwnedFd>) -> Result<(Box<dyn Port>, OpenEnd)> {
     let name = end.interface().context("only interfaces are handed over")?;
     let OpenedInterface { socket, port, monitor } = OpenedInterface::adopt(name, descriptors)?;
@@ -485,7 +490,7 @@ impl Opened {
         self.interfaces.borrow_mut().look(&self.adapters);
     }
 
-    /// By adapter in a namespace: the id of a process there.
+    /// Returns, for each adapter in a namespace, the id of a process there.
     pub(super) fn processes(&self) -> BTreeMap<String, i32> {
         self.spaces.iter().map(|(name, process, _)| (name.clone(), *process)).collect()
     }
@@ -498,7 +503,8 @@ impl Opened {
         }
     }
 
-    /// Packets that were not read in time and were lost, if that is known.
+    /// Returns the number of packets that were lost because they were not read in time, if it is
+    /// known.
     pub(super) fn unread(&self) -> Option<u64> {
         let interfaces = self.interfaces.borrow();
         let of: u64 =
@@ -511,7 +517,8 @@ impl Opened {
         self.hosts.iter_mut().for_each(|hosts| hosts.set_left(left));
     }
 
-    /// Takes the parts that apply changes and that open adapters for them; may be called once.
+    /// Takes the objects that apply changes and that open adapters for changes. May be called only
+    /// once.
     pub(super) fn changing(&mut self) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
         let opener = self.opener.take().context("taken once")?;
         let fleet = Fleet {
@@ -534,7 +541,8 @@ impl Opened {
     }
 }
 
-/// The parts that apply changes and open adapters, for a link whose adapters were opened elsewhere.
+/// Creates the objects that apply changes and open adapters, for a link whose adapters were opened
+/// elsewhere.
 pub(super) fn changing(
     adapters: &Adapters,
     opener: Opener,
@@ -567,13 +575,13 @@ pub(super) fn changing(
     Ok((Box::new(fleet), Box::new(preparer)))
 }
 
-/// Addresses in the subnet, and their owners.
+/// The addresses in the subnet of the namespaces, and the adapters that own them.
 #[derive(Clone, Debug, Default)]
 struct Places {
     /// True if there is a subnet; without one there are no addresses.
     addressed: bool,
-    /// Free addresses. The most recently freed one is reused last, as packets for it may still be
-    /// on their way.
+    /// Free addresses. The most recently freed address is reused last, because packets to it may
+    /// still be on their way.
     free: VecDeque<u8>,
     of: BTreeMap<String, u8>,
 }
@@ -584,8 +592,8 @@ impl Places {
         Places { addressed: true, free, of: BTreeMap::new() }
     }
 
-    /// A namespace for this adapter, or the uplink. `stayed` is the Ethernet address of an
-    /// interface that stayed from an earlier service.
+    /// Returns a namespace for this adapter, or for the uplink. `stayed` is the Ethernet address of
+    /// an interface that stayed from an earlier service.
     fn space(
         &mut self,
         name: &str,
@@ -625,7 +633,7 @@ impl Places {
         Ok(Space::placed(namespace, at, place))
     }
 
-    /// Takes an address that an adapter already has from another process.
+    /// Marks an address as taken that an adapter already has from another process.
     fn take(&mut self, name: &str, place: u8) {
         self.free.retain(|&free| free != place);
         if self.addressed && name != UPLINK {
@@ -644,10 +652,10 @@ enum Coming {
     Interface(OpenedInterface),
     /// A TAP port, and its Ethernet address.
     Tap(TapPort, [u8; 6]),
-    /// A guest that has such a TAP, and its Ethernet address.
+    /// A guest that uses a TAP interface, and its Ethernet address.
     Guest(Box<Guest>, [u8; 6]),
-    /// A guest's card or another program's memory. It is opened by the thread that uses its port,
-    /// as it belongs to that thread. Opening never blocks.
+    /// A guest's card or another program's memory. The thread that uses its port opens it, because
+    /// it belongs to that thread. Opening never blocks.
     End(EndName, OpenOptions),
 }
 
@@ -655,7 +663,7 @@ enum Coming {
 struct AdapterArrivals {
     coming: Vec<(String, Coming)>,
     leaving: Vec<String>,
-    /// Other batches for guests of adapters that stay.
+    /// New settings of batches for guests of adapters that stay.
     repacked: Vec<(String, Batching)>,
     then: Arc<Scenario>,
 }
@@ -755,7 +763,7 @@ impl Preparer for AdapterOpener {
     }
 }
 
-/// The other batches of an adapter that stays.
+/// Returns the new settings of batches of an adapter that stays.
 fn other_batches(before: &Adapter, then: &Adapter) -> Result<Batching, String> {
     let name = called(&then.name);
     let place = PortName::parse(&then.port).map_err(|why| why.to_string())?;
@@ -928,7 +936,7 @@ mod tests {
         assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
         let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
         assert!(error.contains("10.77.0.3, which now belongs to another"), "{error}");
-        // The address was changed by someone else.
+        // The Ethernet address is not one of falaj; it was changed.
         assert_eq!(
             places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place,
             Some(11)
@@ -940,7 +948,7 @@ mod tests {
         let at = Addresses::default();
         let mut places = Places::all();
         let mut taken = Vec::new();
-        // Four times the number of addresses, one after the other.
+        // Takes and frees addresses one after the other, four times their number.
         for n in 0..1_000 {
             let name = format!("a{}", n % 3);
             taken.push(places.space(&name, None, None, at).unwrap().place);
@@ -952,15 +960,15 @@ mod tests {
         (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
         let error = places.space("more", None, None, at).unwrap_err().to_string();
         assert!(error.contains("at most 253 adapters"), "{error}");
-        // In a full subnet a new adapter gets the address of one that leaves at the same instant,
-        // and a name may be used again.
+        // In a full subnet a new adapter gets the address of an adapter that leaves at the same
+        // instant, and a name may be used again.
         for (goes, comes) in [("b7", "late"), ("b100", "b100")] {
             let left = places.of[goes];
             places.leave(goes);
             assert_eq!(places.space(comes, None, None, at).unwrap().place, Some(left));
         }
         assert_eq!((places.of.len(), places.free.len()), (253, 0));
-        // Behind an interface there is no such limit.
+        // If the uplink is an existing interface, there is no such limit.
         let mut bare = Places::default();
         assert!(
             (0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none())

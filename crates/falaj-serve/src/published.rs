@@ -1,5 +1,5 @@
-//! The last sample of the watch for other threads, updated by changes made since, so that a request
-//! after a change sees it.
+//! The last sample of the watch for other threads, updated by later changes, so that a request
+//! after a change sees the change.
 
 use super::breaches::{self, keep};
 use super::history::History;
@@ -20,7 +20,7 @@ const BEHIND: usize = 4;
 /// A text for Prometheus, and the time of its sample.
 type Scrape = Mutex<Option<(u64, Bytes)>>;
 
-/// The last sample, and the last change after it, if any.
+/// The last sample, and the last change after that sample, if there is one.
 #[derive(Default)]
 struct Newest {
     sample: Arc<Sample>,
@@ -68,8 +68,8 @@ impl Published {
         self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The last sample as OpenMetrics, by adapter or by flow; with thousands of adapters this takes
-    /// a while.
+    /// The last sample as OpenMetrics, by adapter or by flow. With thousands of adapters this takes
+    /// some time.
     pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
         let sample = self.sample();
         let mut written =
@@ -177,8 +177,8 @@ fn json(sample: &Sample) -> Bytes {
     serde_json::to_vec(sample).unwrap_or_default().into()
 }
 
-/// Updates a sample with the adapters and guarantees of a later scenario. Counters stay; those of
-/// new adapters are zero.
+/// Updates a sample with the adapters and guarantees of a later scenario. Counters stay the same;
+/// the counters of new adapters are zero.
 fn become_current(sample: &mut Sample, current: &Current) {
     let mut before: BTreeMap<String, Adapter> =
         sample.adapters.drain(..).map(|adapter| (adapter.name.clone(), adapter)).collect();
@@ -214,7 +214,7 @@ fn become_current(sample: &mut Sample, current: &Current) {
     }
 }
 
-/// The guarantee of a flow as JSON model.
+/// Converts the guarantee of a flow to the JSON model.
 pub(super) fn guarantee(standing: &Standing, [judges_rate, judges_delay]: [bool; 2]) -> Guarantee {
     Guarantee {
         rate: standing.rate.map(|(rate, _)| rate.0),

@@ -1,7 +1,7 @@
 //! Permanently drops the privileges that are not needed once everything is open.
 //!
-//! Later opens are done by a separate process ([`Opener`](falaj_live::adapters::Opener)), which no
-//! packet and no request reaches. So the link's own process, which reads both, keeps no privileges.
+//! Later, a separate process opens interfaces ([`Opener`](falaj_live::adapters::Opener)); it reads
+//! no packets and no requests. So the link's own process, which reads both, keeps no privileges.
 
 use anyhow::{Context, Result};
 use caps::CapSet;
@@ -13,9 +13,9 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Bounds of two ranges of system calls that are not known here: from 335 to 423, between the older
-/// ones and those with the same number on all processors; and from 463 on, beyond `mseal` of Linux
-/// 6.10.
+/// Bounds of two ranges of system calls that this file does not know. The range 335 to 423 is
+/// between the older system calls and those with the same number on all processors. The range from
+/// 463 on begins after `mseal` of Linux 6.10.
 const UNKNOWN: [u32; 3] = [335, 424, 463];
 
 /// System calls that a link never makes: starting programs, changing namespaces, inspecting other
@@ -75,8 +75,8 @@ const NAMESPACES: &[libc::c_int] = &[
 /// Drops all capabilities, access to files that the service does not use, and system calls that a
 /// link never makes. Threads started later inherit the restrictions.
 pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
-    // Without the capability to change it, the bounding set stays. It limits started programs only,
-    // and none is started.
+    // Without the capability to change it, the bounding set stays the same. It only limits programs
+    // that are started, and the service starts none.
     let _ = caps::clear(None, CapSet::Bounding);
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set)
@@ -102,8 +102,8 @@ fn filter() -> Result<()> {
     };
     let elsewhere: Result<_, _> = NAMESPACES.iter().map(elsewhere).collect();
     never.insert(libc::SYS_clone, elsewhere.context("the filter of system calls")?);
-    // The flags of `clone3` are in memory, where a filter cannot read. Without it the C library
-    // starts threads by the older call.
+    // The flags of `clone3` are in memory, where a filter cannot read. If `clone3` is not
+    // available, the C library starts threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let refused = "the kernel accepts no filter of system calls";
     seccompiler::apply_filter(&unknown()).context(refused)?;
@@ -123,7 +123,7 @@ fn filter() -> Result<()> {
     Ok(())
 }
 
-/// The filter program that reports newer system calls as unknown.
+/// Returns the filter program that makes newer system calls fail as unknown.
 fn unknown() -> BpfProgram {
     const ALLOW: u8 = 4;
     const REFUSE: u8 = 5;
@@ -161,7 +161,7 @@ mod tests {
             filter().unwrap();
             let program = Command::new("/bin/true").status().map_err(|error| error.raw_os_error());
             assert_eq!(program.err(), Some(Some(libc::EPERM)), "no programs");
-            // Without the filter it would be EINVAL, as there are other threads.
+            // Without the filter the error would be EINVAL, because there are other threads.
             assert_eq!(unshare(CloneFlags::CLONE_NEWUSER), Err(Errno::EPERM));
             let new = thread::spawn(|| std::fs::read_to_string("/proc/thread-self/status"));
             let status = new.join().unwrap().unwrap();

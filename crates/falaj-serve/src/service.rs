@@ -202,14 +202,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Some(sockets) => sockets.api_path.clone(),
         None => place.with_extension("http"),
     });
-    // Without its capabilities, a service cannot see which process has the address.
+    // After it has dropped its capabilities, the service cannot see which process has the address.
     if before.is_none() {
         api::check_free(args.tcp)?;
     }
     let confinement = confinement(args, &scenario, &text, &[&place, &http, &beside(&place)]);
     let give_up = || {
-        // The scheduling class and locked memory of the link's thread need privileges, so they are
-        // set up before.
+        // The scheduling class and the locked memory of the link's thread need privileges, so they
+        // are set up before the privileges are dropped.
         priority::be_punctual(Rank::Link);
         rights::give_up(&confinement)
     };
@@ -254,7 +254,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         addresses = Some(AddressKeeper::begin(&state, &scenario, adapters, to_ask)?);
         lock(&handler).keep_in(state, paused);
     }
-    // Before the first request to the link, which does not answer yet.
+    // This must be done before the first request to the link, which does not answer yet.
     if let Some(before) = before {
         let paused = before.take(&mut forwarder, opened.adapters())?;
         opened.set_left(false);
@@ -317,7 +317,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     let summary = of_forwarder(control.scenario(), &forwarder, opened.unread())
         .of_adapters(&opened.adapters().counts());
-    // No further requests are answered; then no thread waits for an answer.
+    // From here on no requests are answered, so that no thread waits for an answer.
     drop(control);
     drop(reload);
     handing_over.end();
@@ -333,8 +333,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The text of the scenario to be served, and the name of its file: that of the state, if there is
-/// one.
+/// Returns the text of the scenario to be served, and the name of its file. If there is a state
+/// file, it is used instead of the scenario file.
 fn text(args: &Args) -> Result<(String, String)> {
     let kept = args.state.as_deref().filter(|state| state.exists());
     if let Some(state) = kept {
@@ -366,8 +366,8 @@ impl Drop for MadeSockets {
     }
 }
 
-/// Opens the control socket and the API's sockets, or takes over those of another process; also
-/// returns the copies that the next process needs.
+/// Opens the control socket and the API's sockets, or takes over the sockets of another process.
+/// Also returns the copies that the next process needs.
 fn listen(
     args: &Args,
     before: Option<Sockets>,
@@ -401,7 +401,7 @@ fn listen(
     Ok((listeners, Sockets { control, upgrade, api, api_path, tcp }))
 }
 
-/// The files that the service uses after its start, and the port at which it listens.
+/// Returns the files that the service uses after its start, and the port at which it listens.
 fn confinement(args: &Args, scenario: &Scenario, text: &str, sockets: &[&Path]) -> Confinement {
     let mut confinement = Confinement::new();
     confinement.read(&args.file);
@@ -422,7 +422,7 @@ fn confinement(args: &Args, scenario: &Scenario, text: &str, sockets: &[&Path]) 
     confinement
 }
 
-/// Pauses the adapters that were paused when the service ended, if they still exist; returns their
+/// Pauses the adapters that were paused when the service ended, if they still exist. Returns their
 /// names.
 fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
     let file = paused_beside(state);
@@ -440,7 +440,7 @@ fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
     Ok(paused)
 }
 
-/// Checks that the scenario is one of a service.
+/// Checks that the scenario is valid for a service.
 fn fit(scenario: &Scenario) -> Result<()> {
     no_changes(scenario)?;
     let links = live_links(scenario)?;
@@ -460,7 +460,7 @@ fn fit(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Prints the guarantees that cannot be given; returns an error if there are any.
+/// Prints the guarantees that cannot be given. Returns an error if there are any.
 fn admit(guaranteed: &[Vec<Standing>]) -> Result<()> {
     let refused: Vec<_> = guaranteed
         .iter()
@@ -490,7 +490,8 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// Reads the token and the certificate again; one that cannot be read stays unchanged.
+    /// Reads the token and the certificate again. If one of them cannot be read, the old one stays
+    /// in use.
     fn read_again(&self, app: &App) {
         let said = |error: anyhow::Error| error!("{error:#}; it stays as it is");
         if let Some(file) = &self.token {
@@ -502,15 +503,15 @@ impl Secrets {
     }
 }
 
-/// A request by a signal.
+/// A request that arrived as a signal.
 enum Told {
     ReadAgain,
-    /// Start a new process that takes over.
+    /// Start a new process that takes the service over.
     GoOn,
 }
 
-/// Starts the thread that handles signals: it reads the scenario, token and certificate again, or
-/// starts the program that takes over.
+/// Starts the thread that handles signals. The thread reads the scenario, the token and the
+/// certificate again, or starts a new process that takes over.
 fn reloader(
     handler: Arc<Mutex<Handler>>,
     file: PathBuf,

@@ -1,7 +1,8 @@
-//! Measures the outage before a start, if the previous service was killed.
+//! Measures how long no service was running before a start, if the previous service was killed.
 //!
 //! Once a second the modification time of the control socket's file is set to the present. An
-//! orderly end removes the file; otherwise it shows when the service last ran.
+//! orderly end removes the file. After any other end, the modification time shows when the service
+//! last ran.
 
 use falaj_sched::units::time::Span;
 use nix::fcntl::AT_FDCWD;
@@ -15,7 +16,7 @@ use tracing::warn;
 
 /// Records that the service of this control socket is running.
 pub(super) fn give(socket: &Path) {
-    // If this fails, a later start only knows less about the outage.
+    // If this fails, a later start only reports the outage less precisely.
     let _ = utimensat(
         AT_FDCWD,
         socket,
@@ -25,7 +26,7 @@ pub(super) fn give(socket: &Path) {
     );
 }
 
-/// The time at which the service that left this control socket behind last ran.
+/// Returns the time at which the service that left this control socket behind last ran.
 pub(super) fn last(socket: &Path) -> Option<SystemTime> {
     let left = fs::symlink_metadata(socket).ok()?;
     left.file_type().is_socket().then(|| left.modified().ok())?

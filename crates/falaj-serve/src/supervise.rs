@@ -1,8 +1,8 @@
-//! `falaj serve --fail-open BRIDGE`: a small process that restarts the service when it was killed
-//! or failed. Until then the kernel's own bridge joins the interfaces.
+//! `falaj serve --fail-open BRIDGE`: a small process that restarts the service after it was killed
+//! or failed. Until the restart the kernel's own bridge joins the interfaces.
 //!
-//! Apart from the scenario at its start it reads nothing, neither packets nor requests, so there is
-//! little in it that could fail too.
+//! At its start it reads the scenario. After that it reads neither packets nor requests, so there
+//! is little in this process that could fail.
 
 use super::manager::Watchdog;
 use super::ports;
@@ -85,7 +85,7 @@ fn join(bridge: &str, interfaces: &[String], why: &str) {
     }
 }
 
-/// Starts the same command without the options of the supervisor.
+/// Starts the same command without the supervisor's option.
 fn start(bridge: &str) -> Result<Child> {
     let mut words = Vec::new();
     let mut before = std::env::args_os().skip(1).peekable();
@@ -96,8 +96,8 @@ fn start(bridge: &str) -> Result<Child> {
             words.push(word);
         }
     }
-    // After an upgrade the program's file may be another one, or gone; the program of this process
-    // is available as long as it runs.
+    // After an upgrade the program's file may be a different program or may be removed. The program
+    // of this process is available as long as the process runs.
     let program = std::env::current_exe().ok().filter(|file| file.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
     // The watchdog's notifications come from the process that forwards packets, whose id a service
@@ -106,8 +106,8 @@ fn start(bridge: &str) -> Result<Child> {
     command.spawn().context("cannot start the service")
 }
 
-/// Passes signals on until the service ends by itself, and returns its status at once. `None`: it
-/// received a signal to end.
+/// Passes signals on until the service ends by itself, then returns the service's status. Returns
+/// `None` if this process received a signal to end.
 fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
     let over = end_of(service).context("cannot see when the service ends")?;
     loop {
@@ -127,8 +127,8 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
     }
 }
 
-/// Waits before a restart; returns true if the process received a signal to end. Meanwhile it sends
-/// the watchdog's notifications, as no other process does while the bridge is in place.
+/// Waits before a restart. Returns true if the process received a signal to end. Meanwhile it sends
+/// the watchdog's notifications, because no other process sends them while the bridge is in place.
 fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
@@ -136,7 +136,7 @@ fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Resu
         let left = until
             .saturating_duration_since(Instant::now())
             .min(watchdog.at_most().unwrap_or(pause));
-        // Rounded up, so that the last part of a millisecond is not a busy loop.
+        // The timeout is rounded up, so that the last part of a millisecond is not a busy loop.
         let left = left + Duration::from_millis(1);
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         wait(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left)?;
@@ -152,7 +152,7 @@ fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Resu
     Ok(false)
 }
 
-/// Waits until one of them is readable, or until the timeout.
+/// Waits until one of the descriptors is readable, or until the timeout.
 fn wait(watched: &mut [PollFd<'_>], at_most: PollTimeout) -> Result<()> {
     match poll(watched, at_most) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),

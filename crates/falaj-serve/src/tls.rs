@@ -10,7 +10,8 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The identity of the service. It can be read again; then new connections use the new one.
+/// The identity of the service. It can be read again; after that, new connections use the new
+/// identity.
 pub(super) struct Identity {
     certificate: PathBuf,
     key: PathBuf,
@@ -20,8 +21,7 @@ pub(super) struct Identity {
 impl Identity {
     /// Reads the certificate and the key.
     ///
-    /// # Errors
-    /// As for [`identity`].
+    /// # Errors The same as those of [`identity`].
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Arc<Identity>> {
         let acceptor = RwLock::new(identity(certificate, key)?);
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
@@ -30,8 +30,8 @@ impl Identity {
 
     /// Reads the certificate and the key again.
     ///
-    /// # Errors
-    /// As for [`identity`]; the previous identity stays then.
+    /// # Errors The same as those of [`identity`]. After an error the previous identity stays in
+    /// use.
     pub(super) fn read_again(&self) -> Result<()> {
         let acceptor = identity(&self.certificate, &self.key)?;
         *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
@@ -44,10 +44,11 @@ impl Identity {
     }
 }
 
-/// The identity of the service: a chain of certificates and the key of the first, in PEM.
+/// Reads the identity of the service: a chain of certificates, and the private key of the first
+/// certificate, in PEM.
 ///
 /// # Errors
-/// A file cannot be read, which the message names, or certificate and key do not match.
+/// A file cannot be read (the message names it), or the certificate and the key do not match.
 fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let of_certificate = || format!("--tls-cert {}", certificate.display());
     let of_key = || format!("--tls-key {}", key.display());

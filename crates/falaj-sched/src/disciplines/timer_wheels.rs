@@ -1,21 +1,22 @@
-//! Timer wheels, one for each class of weights: the competitor in Rizzo's plot.
+//! Timer wheels, one for each class of weights: the scheduler that Rizzo's talk compares with QFQ.
 //!
 //! The talk measures a scheduler by Karsten, known as interleaved stratified timer wheels: flows
 //! are divided into strata by their weight, each stratum keeps its flows in the slots of a wheel,
-//! and a decision costs one step per stratum. Nothing else was available; his paper was not at
-//! hand. The rest is inferred, and not claimed to be his:
+//! and a decision costs one step per stratum. Karsten's paper was not available. The following
+//! details are therefore our own choice, and may differ from his:
 //!
 //! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at `F = max(V, F
-//!   of the packet before) + L/w`; virtual time `V` is that of the slot served last, as with
-//!   self-clocked fair queueing.
-//! - A slot of a stratum is an eighth to a sixteenth of the virtual length of a largest packet of
-//!   its least weight, so that 32 slots cover all due times of heads.
-//! - Among the strata's earliest slots, the one that ends first is served; if two end together,
-//!   that of the larger weights. Within a slot flows are served in the order in which they joined
-//!   it.
+//!   of the packet before) + L/w`; `V` is virtual time, `L` the length of the packet and `w` the
+//!   weight of the flow. As in self-clocked fair queueing, virtual time is the time of the slot
+//!   served last.
+//! - The length of a stratum's slot is between 1/16 and 1/8 of the virtual length of a largest
+//!   packet at the stratum's least weight. Thus 32 slots cover the due times of all heads.
+//! - The server takes the earliest slot of each stratum, and serves the one that ends first. If two
+//!   end together, it serves the slot of the larger weights. Within a slot flows are served in the
+//!   order in which they joined it.
 //!
-//! A slot's rounding is less than an eighth of a packet of the flow itself. A flow that becomes
-//! empty is forgotten: it owes less than a slot.
+//! A slot rounds a due time by less than an eighth of a packet of the flow itself. When a flow
+//! becomes empty, its due time is not stored: the error is less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, room_for_one};
@@ -56,8 +57,8 @@ const MOST: u64 = 65_536;
 /// One stratum for each doubling from 1 to the largest weight.
 const STRATA: usize = MOST.ilog2() as usize + 1;
 /// Virtual length of a byte at weight 1. Virtual time is a `u64` that wraps around (at 400 Gbit/s
-/// and weight 1 in 22 s); only differences are compared, and those of live heads are a few largest
-/// packets.
+/// and weight 1 in 22 s); only differences are compared, and the differences between heads are only
+/// a few largest packets.
 const BYTE: u64 = 1 << 24;
 const SLOTS: usize = 32;
 const NONE: u32 = u32::MAX;
@@ -80,7 +81,7 @@ struct Wheel {
 }
 
 impl Wheel {
-    /// The slot that is served first, from `time` on, and the distance from `time` to its end.
+    /// Returns the first slot to serve from `time` on, and the distance from `time` to its end.
     #[inline]
     fn first(&self, time: u64) -> (usize, u64) {
         let base = time >> self.shift;
@@ -106,16 +107,16 @@ pub struct TimerWheels {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WheelFlow {
-    /// Due time of its head, or of its packet on the wire.
+    /// Due time of the flow's head, or of its packet on the wire.
     due: u64,
     /// Virtual length of a byte.
     byte: u32,
-    /// Length of the head with which it was sorted.
+    /// Length in bytes of the head for which the flow was put into its slot.
     bytes: u32,
     /// The flow after it in its slot.
     next: u32,
     stratum: u8,
-    /// True if it is in a slot.
+    /// True if the flow is in a slot.
     queued: bool,
 }
 
@@ -146,8 +147,8 @@ impl TimerWheels {
         Ok(TimerWheels { weights, wheels, occupied: 0, time: 0, sending: None })
     }
 
-    /// Enters a flow whose head is due at `due`. A due time beyond the wheel (of a packet from
-    /// another setup) goes to its last slot.
+    /// Enters a flow whose head is due at `due`. A due time beyond the wheel can occur after a
+    /// change of the setup; it goes to the last slot.
     fn insert(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, due: u64) {
         let bytes = flows.head(f).unwrap_or(0);
         let state = flows.state_mut(f);
@@ -173,13 +174,14 @@ impl TimerWheels {
         u64::from(bytes) * u64::from(flows.state(f).byte)
     }
 
-    /// The stratum and slot that are served next.
+    /// Returns the stratum and the slot to serve next.
     #[inline]
     fn choose(&self) -> Option<(usize, usize)> {
         let mut best = None;
         let mut rest = self.occupied;
         while rest != 0 {
-            // Larger weights first: another stratum must end earlier to replace them.
+            // Strata of larger weights come first: another slot replaces theirs only if it ends
+            // earlier.
             let stratum = rest.ilog2() as usize;
             rest &= !(1 << stratum);
             let (slot, end) = self.wheels[stratum].first(self.time);
@@ -242,7 +244,7 @@ impl Discipline for TimerWheels {
             let stratum = flows.state(id).stratum;
             self.set(flows.state_mut(id), f);
             if let (true, Some(bytes)) = (flows.state(id).queued, flows.head(id)) {
-                // It may be due already, while its slot is not over.
+                // The head may be due already, although its slot has not ended yet.
                 let left = flows.state(id).due.wrapping_sub(self.time) as i64;
                 let left = if stratum == flows.state(id).stratum { left } else { left.max(0) };
                 heads.push((left.min(Self::cost(flows, id, bytes) as i64), id));
@@ -257,8 +259,8 @@ impl Discipline for TimerWheels {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Time) {
-        // A flow whose last packet has just left continues from there; one that lost its head still
-        // has its place.
+        // A flow whose last packet has just left continues from that packet's due time. A flow
+        // whose head was dropped is still in its slot.
         if self.sending == Some(f) || flows.state(f).queued {
             return;
         }
@@ -274,7 +276,8 @@ impl Discipline for TimerWheels {
             let f = FlowId(self.wheels[place.0].slots[place.1].first);
             let WheelFlow { due, bytes: before, .. } = *flows.state(f);
             match flows.head(f) {
-                // A shorter head in place of a longer one keeps the place, and is charged for it.
+                // A shorter head that replaced a longer one stays in the slot, and is charged for
+                // the longer length.
                 Some(bytes) if bytes <= before => return Decision::Serve(f),
                 Some(bytes) => {
                     self.take_out(flows, place);
@@ -317,7 +320,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, at_once, order, weights};
 
-    /// A slot is half a byte here: heads that are due at different bytes are in different slots.
+    /// A slot is half a byte long here, so heads that are due at different bytes are in different
+    /// slots.
     #[test]
     fn equal_flows_go_by_when_their_heads_are_due() {
         // Due times: A 2 4 6 8; B, which arrives at V = 2, 6 7 10; C 5 8. Within a slot: first

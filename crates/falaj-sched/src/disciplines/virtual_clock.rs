@@ -1,11 +1,13 @@
 //! Virtual Clock.
 //!
 //! Zhang, "VirtualClock: a new traffic control algorithm for packet switching networks" (1990).
-//! Each flow has a clock that a packet advances at its arrival by its time at the flow's rate, `aux
-//! = max(now, aux) + L/r`; the smallest reading goes first.
+//! Each flow has a clock, `aux`. A packet of length `L` advances the clock when it arrives, by the
+//! packet's time at the flow's rate `r`: `aux = max(now, aux) + L/r`. The packet with the smallest
+//! reading goes first.
 //!
-//! Packets have the stamps of their arrival: if a packet waits beyond its reading, its successor
-//! starts at its own arrival, not at that reading. A dropped packet is not charged.
+//! Packets are stamped at their arrival. If a packet waits beyond its reading, the flow's next
+//! packet starts at its own arrival time, not at that reading. A dropped packet does not advance
+//! the clock.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -40,7 +42,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// The clock's time as a reading.
+/// Converts a time into a reading of a flow's clock.
 #[inline]
 fn clock(now: Time) -> Instant {
     ORIGIN + instant(now)
@@ -51,7 +53,7 @@ fn clock(now: Time) -> Instant {
 pub struct VirtualClock {
     rates: Vec<Rate>,
     paces: Vec<Instant>,
-    /// The longest time by which a packet leaves after its reading.
+    /// The longest time from a packet's reading to its departure.
     late: Span,
     /// Readings of the heads.
     heads: Tournament<Instant>,
@@ -81,7 +83,7 @@ impl VirtualClock {
         })
     }
 
-    /// Time of `bytes` at the flow's rate.
+    /// Transmission time of `bytes` at the flow's rate.
     #[inline]
     fn length(&self, f: FlowId, bytes: u32) -> Instant {
         Instant::from(bytes) * self.paces[f.index()]
@@ -111,7 +113,7 @@ impl Discipline for VirtualClock {
         shifted(tag, clock(now), old.paces[f.index()], self.paces[f.index()])
     }
 
-    /// The distance of clocks ahead of now stays the same in bytes.
+    /// A clock that is ahead of now stays ahead by the same number of bytes.
     fn migrate_from(
         &mut self,
         mut old: VirtualClock,
@@ -206,7 +208,7 @@ impl Guarantees for VirtualClock {
         DropImpact::Nobody
     }
 
-    /// The reading of a flow that exceeded its rate may be any time ahead.
+    /// A flow that exceeded its rate has no bound: its reading may be any time ahead.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "virtual clock guarantees {} only to a flow that never exceeds it: a flow that used \
@@ -215,9 +217,9 @@ impl Guarantees for VirtualClock {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995). The reading is
-    /// the time at which all packets that the flow sent since its clock was set to real time have
-    /// had their time at the flow's rate.
+    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995). Take all
+    /// packets that the flow sent since its clock was last set to real time. The reading is the
+    /// time at which the flow's rate has carried them all.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let rate = self.rates[f.index()];
         Some(Deadlines::new((rate, Span::ZERO, rate), self.late))
@@ -252,10 +254,10 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// Zhang's thesis, section 2.3.3, with the number of packets of B that its statement needs. A
-    /// and B have half of the link each. A sends 900 packets alone at the full rate, then at half
-    /// of it, and B has 460 packets at 900. Virtual Clock serves 450 of them before it continues
-    /// with A; fair disciplines serve A at once.
+    /// The example of Zhang's thesis, section 2.3.3. Flows A and B have half of the link each. A
+    /// sends 900 packets alone at the full rate, then at half of that rate. At time 900, 460
+    /// packets of B arrive, enough for the statement of the thesis: Virtual Clock serves 450 of
+    /// them before it continues with A; fair disciplines serve A at once.
     #[test]
     fn virtual_clock_remembers_450_packets_of_excess() {
         let (shares, rates) = (weights(1, &[1, 1]), rates(1, &[500, 500]));
@@ -294,9 +296,9 @@ mod tests {
         assert_eq!(departures_together(&shares, Wfq::new, &all), clocks);
     }
 
-    /// If a packet waits beyond its reading, its successor starts at its own arrival. A1 reads 1 +
-    /// 4 = 5 and waits until 10; A2 reads 9 + 4 = 13, after C1's 2 + 10 = 12. Tagged as a head it
-    /// would follow A1's reading, with 9.
+    /// If a packet waits beyond its reading, the next one starts at its own arrival time. A1 has
+    /// the reading 1 + 4 = 5 and waits until 10. A2 has the reading 9 + 4 = 13, after C1's 2 + 10 =
+    /// 12. If A2 were tagged only when it became the head, its reading would follow A1's and be 9.
     #[test]
     fn virtual_clock_must_tag_at_arrival() {
         let packets = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];

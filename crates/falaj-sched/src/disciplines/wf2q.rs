@@ -1,8 +1,9 @@
 //! Worst-case fair weighted fair queueing, WF2Q.
 //!
 //! Bennett and Zhang, "WF2Q: worst-case fair weighted fair queueing" (1996). The order is that of
-//! weighted fair queueing, but only among packets that the fluid server has started (`S <= V`): no
-//! flow gets ahead of the fluid server by more than a part of a packet.
+//! weighted fair queueing, but only among packets that the fluid server has started (start `S` not
+//! after virtual time `V`). Thus no flow gets ahead of the fluid server by more than a part of a
+//! packet.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -49,9 +50,9 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Wf2q {
     shares: Shares,
     fluid: ReferenceFluid,
-    /// Heads that the fluid server has started, by finish.
+    /// Heads that the fluid server has started, by virtual finish time.
     started: Tournament<Virtual>,
-    /// The other heads, by start.
+    /// The other heads, by virtual start time.
     early: Tournament<Virtual>,
     steads: Steads<Virtual>,
     serving: Option<FlowId>,
@@ -60,7 +61,7 @@ pub struct Wf2q {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Wf2qFlow {
-    /// Starts and finishes of its packets.
+    /// Virtual start and finish times of the flow's packets.
     stamps: FlowTimestamps,
     /// Length of the head.
     head: u32,
@@ -81,7 +82,7 @@ impl Wf2q {
         })
     }
 
-    /// Finish of the head that is in one of the two orders.
+    /// Virtual finish time of the head, which is in `started` or in `early`.
     fn finish(&self, flows: &Flows<Wf2qFlow, Virtual>, f: FlowId) -> Virtual {
         let of_early =
             |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
@@ -122,7 +123,7 @@ impl Discipline for Wf2q {
     }
 
     /// The fluid server continues with the new weights, and queued packets get the tags that they
-    /// have there.
+    /// have in this fluid server.
     fn migrate_from(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
@@ -165,8 +166,8 @@ impl Discipline for Wf2q {
     }
 
     /// While packets are queued, the fluid server has started at least one of the heads, since the
-    /// link has served no more than the fluid server. After a change of weights, rounding may delay
-    /// that start slightly: then the head that it starts first is next.
+    /// link has served no more bytes than the fluid server. After a change of weights, rounding may
+    /// delay that start slightly. In this case the head that the fluid server starts first is next.
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
@@ -236,7 +237,7 @@ impl MediumHooks for Wf2q {
 
 impl Guarantees for Wf2q {
     /// A packet leaves at most `L/C` after the fluid server finishes it. When a packet has left,
-    /// the fluid server still has at most `(1 - r/C) L` of it to serve.
+    /// the fluid server has at most `(1 - r/C) L` of that packet still to serve.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
@@ -255,8 +256,8 @@ impl Guarantees for Wf2q {
         Some(RateCondition::Queued)
     }
 
-    /// A dropped packet remains in the fluid server, or is served there at once: its time no longer
-    /// matches the link's.
+    /// A dropped packet remains in the fluid server, or is served there at once. After that, the
+    /// fluid server's virtual time no longer matches the link's work.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }

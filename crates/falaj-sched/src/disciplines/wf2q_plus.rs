@@ -1,14 +1,15 @@
 //! Worst-case fair weighted fair queueing, the practical form.
 //!
-//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997). Among the flows whose
-//! head has started in virtual time, the one whose head finishes first is served. Virtual time
-//! advances while a packet is on the wire, and jumps to the first start if no flow has started.
+//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997). The server chooses
+//! among the flows whose head has a start not later than virtual time. It serves the one whose head
+//! finishes first. Virtual time advances while a packet is on the wire, and jumps to the first
+//! start if no flow has started.
 //!
-//! The order is that of the definition, including ties, which the flow's number decides. Numbers
-//! are exact where they can be, see `virtual_time::exact_byte`.
+//! The order is that of the definition, including ties, which the flow's number decides. Virtual
+//! times are exact where possible, see `virtual_time::exact_byte`.
 //!
-//! A dequeue costs O(log N) on average; it may examine all starts that the time passes in one
-//! packet, see `eligible_set.rs`.
+//! A dequeue costs O(log N) on average; it may examine all starts that virtual time passes during
+//! one packet, see `eligible_set.rs`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -51,9 +52,10 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Number of units after virtual time within which the start of a head counts as reached. Virtual
-/// time is rounded to one unit. Less than one further unit of error accumulates until 64 MB have
-/// been sent without a pause, if the sum of the flows' weights does not divide a byte.
+/// Tolerance, in units of virtual time: a head counts as started if its start is at most this far
+/// after virtual time. Rounding of virtual time makes one unit. If the sum of the weights does not
+/// divide the virtual time of a byte, a further error accumulates: less than one unit until 64 MB
+/// have been sent without a pause.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.
@@ -61,10 +63,10 @@ const NEAR: i64 = 2;
 pub struct Wf2qPlus {
     time: VirtualTime,
     starts: Starts,
-    /// The flow that is being served, or is the only one; it is not among the starts.
+    /// The flow that is being served, or the only backlogged flow. It is not in `starts`.
     in_hand: u32,
     /// Length of the packet on the wire, in parts of a byte, and the number of parts already
-    /// counted in the time.
+    /// counted in virtual time.
     whole: u64,
     counted: u64,
     from: Time,
@@ -100,7 +102,8 @@ impl Wf2qPlus {
         }
         let mut sent = self.whole;
         if now < self.end {
-            // Counted from the packet's start, so that the result does not depend on earlier calls.
+            // The work is counted from the packet's start, so that the result does not depend on
+            // earlier calls.
             let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
             sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
         }
@@ -220,7 +223,7 @@ impl Discipline for Wf2qPlus {
             self.in_hand = NONE;
         }
         loop {
-            // Starts of up to `NEAR` after the time count as passed.
+            // Starts at most `NEAR` units after virtual time count as passed.
             let passed = self.time.now().wrapping_add(NEAR as u64 + 1);
             self.starts.pass(passed, |f| {
                 flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0))
@@ -261,11 +264,11 @@ impl MediumHooks for Wf2qPlus {
 }
 
 impl Guarantees for Wf2qPlus {
-    /// A packet ends at most a packet of work after the time reaches its finish (the latency-rate
-    /// server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant at which the flow owes
-    /// nothing). While the flow has packets, its head starts at most one of its packets after the
-    /// time.
-    /// Two bytes and two nanoseconds are for the rounded time within a packet.
+    /// A packet ends at most one packet's transmission time after virtual time reaches its finish.
+    /// This is the latency-rate server of Stiliadis and Varma (1998): `L/r + L/C`, from an instant
+    /// at which the flow owes nothing. While the flow has packets, the start of its head is at most
+    /// one of its packets ahead of virtual time. Two bytes and two nanoseconds are added for the
+    /// rounding of virtual time within a packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -302,7 +305,8 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    /// A's finishes are 1 2 3 4, B's 4 5 8. C arrives in the middle of A1, at 1/3: 10/3 and 19/3.
+    /// Finishes in virtual time: A 1 2 3 4, B 4 5 8. C arrives in the middle of A1, at virtual time
+    /// 1/3: its finishes are 10/3 and 19/3.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Wf2qPlus::new, THREE_FLOWS);

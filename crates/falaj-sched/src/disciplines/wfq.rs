@@ -1,9 +1,10 @@
-//! Weighted fair queueing, also called PGPS: packets in the order in which the
-//! fluid server would finish them.
+//! Weighted fair queueing, also called PGPS. Packets leave in the order in which the fluid server
+//! would finish them.
 //!
 //! Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing algorithm" (1989);
-//! Parekh and Gallager (1993). Packets have the stamps of their arrival: the finish depends on the
-//! fluid server's virtual time then. The clock is the exact one of [`gps`](crate::mechanisms::gps).
+//! Parekh and Gallager (1993). Packets are stamped at their arrival, because the finish depends on
+//! the fluid server's virtual time at that instant. Virtual time is the exact one of
+//! [`gps`](crate::mechanisms::gps).
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -53,7 +54,7 @@ pub struct Wfq {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WfqFlow {
-    /// Starts and finishes of its packets.
+    /// Virtual start and finish times of the flow's packets.
     stamps: FlowTimestamps,
     /// Length of the head.
     head: u32,
@@ -103,7 +104,7 @@ impl Discipline for Wfq {
     }
 
     /// The fluid server continues with the new weights, and queued packets get the tags that they
-    /// have there.
+    /// have in this fluid server.
     fn migrate_from(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
@@ -204,8 +205,8 @@ impl MediumHooks for Wfq {
 impl Guarantees for Wfq {
     /// A packet leaves at most `L/C` after the fluid server finishes it (Parekh and Gallager). The
     /// fluid server may still have bytes of the flow that the link has already sent; their number
-    /// is the lag of the other flows, at most a packet each. A packet that arrives after them may
-    /// take longer than its queue's time by the service time of these bytes.
+    /// is the lag of the other flows, at most one packet for each. A packet that arrives after
+    /// these bytes may take longer than its queue's time, by the service time of these bytes.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
@@ -257,8 +258,8 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// A behavior that WF2Q avoids: the first ten of the eleven packets of one flow among ten are
-    /// sent at once.
+    /// A behavior that WF2Q avoids: one flow sends the first ten of its eleven packets before the
+    /// ten other flows send any.
     #[test]
     fn wfq_gets_ahead_of_the_fluid() {
         let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);

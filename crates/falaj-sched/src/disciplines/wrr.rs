@@ -4,13 +4,14 @@
 //! without packets is not visited. Shares are in packets, not in bytes: a flow of larger packets
 //! gets more bytes.
 //!
-//! Notation of the bounds: `F` is the sum of the weights, `X = (F - w) L` the maximum that others
-//! send between two visits of our flow, and `k` the packets of a full queue (`b`, or one for each
-//! byte). The last of them leaves in visit `m = ceil(k/w)` at the latest, and other flows are
-//! visited at most `m` times until then. When `S` bytes have left, in at most as many packets as
-//! bytes, the next packet ends before `[S + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w +
-//! X)` and latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis and Varma
-//! 1998).
+//! Notation of the bounds: `w` is the weight of our flow, `F` the sum of the weights, `C` the rate
+//! of the link and `L` the largest packet. `X = (F - w) L` is the maximum that other flows send
+//! between two visits of our flow. `k` is the number of packets of a full queue: its limit `b` in
+//! packets, or one packet for each byte. The last packet of the queue leaves in visit `m =
+//! ceil(k/w)` at the latest, and each other flow is visited at most `m` times until then. When `S`
+//! bytes of our flow have left, they were at most `S` packets. The next packet then ends before `[S
+//! + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w + X)` and latency `(L + X)/C`. If all
+//! packets are cells of the length `L`, the rate is `C w/F` (Stiliadis and Varma 1998).
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -88,7 +89,7 @@ impl AsMut<Place> for WrrFlow {
 }
 
 impl Wrr {
-    /// Validates the setup; flows without a weight have 1.
+    /// Validates the setup; flows without a weight get weight 1.
     pub fn new(setup: &Setup) -> Result<Wrr, ConfigErrors> {
         finite_rate(setup, "round robin")?;
         room_for_one(setup)?;
@@ -205,8 +206,8 @@ impl Guarantees for Wrr {
         Settling::OwnPackets(0)
     }
 
-    /// For any start of a backlogged interval within a visit, the next `m` visits are preceded by
-    /// at most `m` visits of each other flow.
+    /// Even if a backlogged interval starts within a visit, the next `m` visits are preceded by at
+    /// most `m` visits of each other flow.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -225,8 +226,8 @@ mod tests {
     };
     use crate::units::time::Span;
 
-    /// Weights 2 and 1. The first visit sends the packet that arrived at 0 and the one that arrived
-    /// meanwhile, at 50 us; the one of 150 us waits for the next visit.
+    /// Weights 2 and 1. The first visit sends the packet that arrived at 0 and the packet that
+    /// arrives during the visit, at 50 us. The packet of 150 us waits for the next visit.
     #[test]
     fn a_visit_sends_as_many_packets_as_the_weight_says() {
         let packets = [(0, 'A', 100), (0, 'B', 300), (50, 'A', 100), (150, 'A', 100)];
@@ -255,7 +256,8 @@ mod tests {
         assert_eq!(order(&setup, Wrr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
     }
 
-    /// The largest packets of all others just before our flow's: the bound of the frame.
+    /// All other flows send their largest packets just before our flow's packets: the bound of a
+    /// frame is reached.
     #[test]
     fn the_bounds_of_weighted_round_robin_are_reached() {
         let mut setup = weights(4, &[2, 3, 4]);

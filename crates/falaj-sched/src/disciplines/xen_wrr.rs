@@ -1,25 +1,26 @@
 //! Weighted round robin over virtual adapters, with an optional minimum rate.
 //!
 //! Adamczyk and Chydzinski (2011) replaced Xen's own scheduler
-//! ([`netback`](crate::disciplines::netback)) with it. Adapters take turns; the number of packets
-//! in a turn is the adapter's priority, and active adapters share the link in proportion.
-//! Priorities may change at run time, and packets sent in the current turn count against the new
-//! one. A packet that was chosen is not dropped before it has left: in falaj a packet stays in its
-//! queue until its last bit is sent.
+//! ([`netback`](crate::disciplines::netback)) with this discipline. Adapters take turns; the number
+//! of packets in a turn is the adapter's priority, and active adapters share the link in proportion
+//! to their priorities. A priority is the flow's `weight` here. Priorities may change at run time,
+//! and packets sent in the current turn count against the new one. A packet that was chosen is not
+//! dropped before it has left: in falaj a packet stays in its queue until its last bit is sent.
 //!
 //! An adapter that becomes empty stays active for `delay`. The paper does not define the effect on
 //! a turn. Here an adapter that becomes backlogged again within that time continues the rest of its
 //! turn, and is next; later it joins behind all others, with a whole turn. In either case it sends
 //! no more than a turn between two turns of another.
 //!
-//! A minimum rate raises the priority of an adapter that is below it, as the paper proposes: such
-//! an adapter goes before all turns. Among several, the order is that of the instants by which the
-//! minimum rate would have sent their packets. These packets count for the adapter's turn too.
+//! A minimum rate raises the priority of an adapter whose rate is below the minimum, as the paper
+//! proposes: such an adapter goes before all turns. If there are several, they are ordered by the
+//! instant at which the minimum rate would have sent their packet. These packets count for the
+//! adapter's turn too.
 //!
-//! Each adapter has an instant from which on it is below its minimum. A packet sent because of the
-//! minimum advances the instant by the packet's time at the minimum rate. A packet sent in a turn
-//! sets the instant to the packet's start plus that time, if that is later, so service in a turn
-//! makes no adapter wait longer. These instants are release times and deadlines of
+//! Each adapter has an instant; from this instant on it is below its minimum. A packet sent because
+//! of the minimum advances the instant by the packet's time at the minimum rate. A packet sent in a
+//! turn sets the instant to the packet's start plus that time, if that is later, so service in a
+//! turn makes no adapter wait longer. These instants are release times and deadlines of
 //! earliest-deadline-first with a utilization of at most the whole link, so a packet is late by one
 //! packet of another adapter at most.
 
@@ -90,17 +91,18 @@ struct Minimum {
     pace: Instant,
 }
 
-/// The paper's round robin.
+/// The weighted round robin of Adamczyk and Chydzinski.
 #[derive(Debug, Clone)]
 pub struct XenWrr {
     delay: Span,
     weights: Vec<u32>,
     minima: Vec<Option<Minimum>>,
     round: Round,
-    /// The adapter whose turn it is; it is not in the round.
+    /// The adapter whose turn it is. It is not in `round`.
     turn: Option<FlowId>,
     serving: Option<FlowId>,
-    /// Adapters that are not below their minimum, by the time from which they will be below it.
+    /// Adapters that are not below their minimum, by the time from which on they will be below the
+    /// minimum.
     above: Tournament<Instant>,
     /// Adapters below their minimum, by the time at which the minimum rate would have sent their
     /// packet.
@@ -114,11 +116,11 @@ pub struct XenWrr {
 /// State of an adapter.
 #[derive(Debug, Clone, Default)]
 pub struct XenFlow {
-    /// From this instant on it is below its minimum.
+    /// The instant from which on the adapter is below its minimum.
     due: Instant,
-    /// The time at which it became empty.
+    /// The time at which the adapter became empty.
     emptied: Time,
-    /// Packets left of its turn.
+    /// Number of packets that the adapter may still send in its turn.
     left: u32,
     place: Place,
 }
@@ -130,7 +132,7 @@ impl AsMut<Place> for XenFlow {
 }
 
 impl XenWrr {
-    /// Validates the setup; flows without a weight have 1.
+    /// Validates the setup; flows without a weight get weight 1.
     pub fn new(setup: &Setup) -> Result<XenWrr, ConfigErrors> {
         finite_rate(setup, "round robin")?;
         room_for_one(setup)?;
@@ -179,7 +181,8 @@ impl XenWrr {
         })
     }
 
-    /// Updates `f` for a new head, or for none: its place above or below its minimum.
+    /// Updates the place of `f`, above or below its minimum, for its new head or for an empty
+    /// queue.
     fn follow(&mut self, flows: &Flows<XenFlow>, f: FlowId, now: Time) {
         let Some(minimum) = self.minima[f.index()] else { return };
         self.above.remove(f);
@@ -194,7 +197,7 @@ impl XenWrr {
         }
     }
 
-    /// Updates `f` after its packet has left, which may have been the last.
+    /// Updates `f` after a packet of it, perhaps the last one, has left.
     fn settle(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
         if flows.head(f).is_none() {
             flows.state_mut(f).emptied = now;
@@ -260,8 +263,8 @@ impl Discipline for XenWrr {
 
     fn start(&mut self, _: &mut Flows<XenFlow>) {}
 
-    /// Turns continue; packets sent in the current one count against the new weight. An adapter
-    /// that had a minimum keeps its state; the distance of its instant from now stays the same in
+    /// Turns continue; packets sent in the current turn count against the new weight. An adapter
+    /// that had a minimum keeps its state: its instant stays ahead of now by the same number of
     /// bytes.
     fn migrate_from(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
         (self.round, self.turn, self.serving) = (old.round, old.turn, old.serving);
@@ -349,8 +352,8 @@ impl Discipline for XenWrr {
         self.serving = Some(f);
     }
 
-    /// The rest of a turn counts until the delay is over. An instant that is ahead of now counts
-    /// until then: its flow was served in advance.
+    /// The rest of a turn counts until the delay is over. If the adapter's instant is ahead of now,
+    /// the flow was served in advance, so its state counts until that instant.
     fn is_reusable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let pauses = state.left > 0 && now.since(state.emptied) < self.delay;
@@ -394,8 +397,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, rate, time, values, weights};
 
-    /// Weights 3 and 1, and a pause of A: within the delay it continues its turn, of which two
-    /// packets are left; later it has a whole turn.
+    /// Weights 3 and 1, and a pause of A. If the pause is shorter than the delay, A continues its
+    /// turn, of which two packets are left; otherwise A has a whole turn.
     #[test]
     fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
         let sent = |delay| {
@@ -408,7 +411,7 @@ mod tests {
         assert_eq!(sent(0), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
     }
 
-    /// B has a quarter of the link at least, although its turn is one packet of six.
+    /// B gets at least a quarter of the link, although its turn is only one packet of six.
     #[test]
     fn an_adapter_below_its_minimum_goes_first() {
         let mut setup = weights(4, &[5, 1]);

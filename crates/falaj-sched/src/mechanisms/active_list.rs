@@ -1,14 +1,14 @@
-//! Flows that take turns: a list through the flows' own states.
+//! Flows that take turns: a linked list whose links are in the flows' states.
 
 use crate::queues::queue::{FlowId, Flows};
 use alloc::vec::Vec;
 
 /// End of the list.
 const END: u32 = u32::MAX;
-/// Not in any round.
+/// Mark of a flow that is not in any round.
 const OUT: u32 = END - 1;
 
-/// A flow's place in a round: the flow after it.
+/// A flow's place in a round: the number of the next flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     next: u32,
@@ -20,10 +20,10 @@ impl Default for Place {
     }
 }
 
-/// Flows in the order of their turns. A flow stands in one round at a time.
+/// Flows in the order of their turns. A flow is in at most one round at a time.
 ///
 /// An empty flow stays until the discipline examines it again, after the end of its last
-/// transmission: a packet that arrived meanwhile keeps the turn.
+/// transmission. So a flow keeps its turn if a packet arrives meanwhile.
 #[derive(Debug, Clone)]
 pub(crate) struct Round {
     head: u32,
@@ -46,7 +46,7 @@ impl Round {
         self.flows
     }
 
-    /// Adds `f` behind all others, unless it has a place.
+    /// Adds `f` behind all others, unless it is in a round already.
     #[inline]
     pub(crate) fn join<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
         let place = flows.state_mut(f).as_mut();
@@ -62,7 +62,7 @@ impl Round {
         self.tail = f.0;
     }
 
-    /// Adds `f` before all others, unless it has a place.
+    /// Adds `f` before all others, unless it is in a round already.
     pub(crate) fn lead<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
         let place = flows.state_mut(f).as_mut();
         if place.next != OUT {

@@ -3,7 +3,7 @@
 use crate::units::label::Ecn;
 use crate::units::time::Time;
 
-/// A packet's arrival and its ECN bits, in one number.
+/// A packet's arrival time and its ECN bits, in one number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArrivalStamp(u64);
 

@@ -1,8 +1,9 @@
-//! Token buckets, each one number: the instant at which it will be full.
+//! Token buckets. The state of a bucket is one number: the instant at which the bucket will be
+//! full.
 //!
-//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from the instant on that is
-//! `burst - n` byte times before it is full: [`Bucket::has`]. The time of a byte is rounded up
-//! once, so no flow ever gets more than the rate, and nothing drifts.
+//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from `burst - n` byte times
+//! before the instant at which it is full; see [`Bucket::has`]. The time of a byte is rounded up
+//! once, so no flow ever gets more than the rate, and rounding errors do not accumulate.
 
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::mechanisms::weights::{Instant, instant, pace, rescaled};
@@ -29,7 +30,7 @@ pub(crate) const BURST: Param = Param {
           one largest packet",
 };
 
-/// The first nanosecond at or after `tag`.
+/// Returns the first nanosecond at or after `tag`.
 #[inline]
 pub(crate) fn begun(tag: Instant) -> Time {
     const PART: Instant = instant(Time(1)) - 1;
@@ -40,7 +41,7 @@ pub(crate) fn begun(tag: Instant) -> Time {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bucket {
     pub(crate) rate: Rate,
-    /// Bytes.
+    /// Size of the bucket in bytes.
     pub(crate) burst: u64,
     pace: Instant,
     /// Time to fill an empty bucket.
@@ -65,8 +66,8 @@ impl Bucket {
         self.after(full, bytes).saturating_sub(self.depth)
     }
 
-    /// Time at which it will be full after `bytes` were sent at `at`, when their tokens were
-    /// available.
+    /// Time at which the bucket will be full after `bytes` were sent at `at`. Their tokens must
+    /// have been available then.
     #[inline]
     pub(crate) fn spend(&self, full: Instant, at: Instant, bytes: u32) -> Instant {
         self.after(full.max(at), bytes)
@@ -76,8 +77,8 @@ impl Bucket {
         full.saturating_add(self.pace.saturating_mul(bytes.into()))
     }
 
-    /// Time at which it will be full if it was another bucket until `since`: the number of missing
-    /// bytes is kept, up to the whole bucket.
+    /// Time at which this bucket will be full if it replaces the bucket `old` at `since`. The
+    /// number of missing bytes stays the same, but at most the whole bucket.
     pub(crate) fn inherit(&self, old: &Bucket, full: Instant, since: Instant) -> Instant {
         match full.checked_sub(since) {
             Some(missing) => {
@@ -88,7 +89,7 @@ impl Bucket {
     }
 }
 
-/// Default burst: the rate's bytes of a millisecond, and at least a packet of the largest size.
+/// Default burst in bytes: what the rate carries in a millisecond, but at least one largest packet.
 pub(crate) fn usual_burst(rate: Rate, largest: u32) -> u64 {
     (rate.0 / 8_000).max(largest.into())
 }
@@ -99,7 +100,7 @@ pub(crate) fn buckets(setup: &Setup) -> Result<Vec<Bucket>, ConfigErrors> {
     Ok(all.collect::<Result<_, _>>()?)
 }
 
-/// The bucket of one flow, which errors name by this number.
+/// The bucket of one flow; errors name the flow by the number `flow`.
 pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket, ConfigError> {
     let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
     let rate = match f.values.rate("rate") {
@@ -125,7 +126,7 @@ pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket
     Ok(Bucket::new(rate, burst))
 }
 
-/// Sum of the sizes of these buckets, and sum of their rates.
+/// Sum of the sizes of these buckets in bytes, and sum of their rates in bits per second.
 pub(crate) fn sums<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> (u64, u128) {
     buckets.fold((0, 0), |(bytes, rates), b| {
         (bytes.saturating_add(b.burst), rates + u128::from(b.rate.0))
@@ -141,8 +142,8 @@ pub(crate) fn ids(flows: usize) -> impl Iterator<Item = FlowId> {
 mod tests {
     use super::*;
 
-    /// 8 ns a byte and ten bytes: the seventh packet of 3 B has waited for the bytes that the
-    /// bucket lacked.
+    /// A bucket of ten bytes that fills in 8 ns a byte: each packet of 3 B waits for the bytes that
+    /// the bucket lacks.
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {
         let bucket = Bucket::new(Rate::from_mbit(1000), 10);

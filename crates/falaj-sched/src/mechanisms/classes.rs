@@ -1,9 +1,9 @@
-//! A tree of classes that a discipline receives whole.
+//! A tree of classes that a discipline receives as a whole.
 //!
 //! A flow that is divided by a scheduler of the discipline's own kind is an inner class, between
 //! the link and the leaves. Each class has a number: the leaves come first, in the order of their
-//! queues, then the inner classes, each before those below it. The parent of a class is a *node*:
-//! the link is node 0, the inner classes follow.
+//! queues. The inner classes follow, each before the classes below it. The parent of a class is a
+//! *node*: the link is node 0, and the inner classes are the other nodes.
 
 use crate::contract::guarantee::{admits_one, finite_rate};
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
@@ -34,7 +34,7 @@ impl Shape {
     pub(crate) fn node(&self, class: u32) -> usize {
         class as usize - self.leaves + 1
     }
-    /// The class of a node; not valid for the link.
+    /// The class of a node. The link has no class and must not be passed.
     #[inline]
     pub(crate) fn class(&self, node: usize) -> u32 {
         (self.leaves + node - 1) as u32
@@ -47,15 +47,15 @@ impl Shape {
     pub(crate) fn leaves(&self) -> usize {
         self.leaves
     }
-    /// Classes, the leaves included.
+    /// Number of classes, including the leaves.
     pub(crate) fn len(&self) -> usize {
         self.above.len()
     }
-    /// Nodes, the link included.
+    /// Number of nodes, including the link.
     pub(crate) fn nodes(&self) -> usize {
         self.above.len() - self.leaves + 1
     }
-    /// The class, and those above it.
+    /// The class itself, and the classes above it.
     #[inline]
     pub(crate) fn path(&self, class: u32) -> impl Iterator<Item = u32> {
         core::iter::successors(Some(class), |&class| match self.above(class) {
@@ -63,7 +63,7 @@ impl Shape {
             node => Some(self.class(node)),
         })
     }
-    /// The classes right below a node.
+    /// The classes directly below a node.
     pub(crate) fn below(&self, node: usize) -> impl Iterator<Item = u32> {
         (0..self.len() as u32).filter(move |&class| self.above(class) == node)
     }
@@ -78,13 +78,13 @@ impl Shape {
 pub(crate) struct Classes<'a> {
     pub(crate) shape: Shape,
     pub(crate) setups: Vec<&'a FlowSetup>,
-    /// Number of each class in errors: all classes depth first.
+    /// Number of each class in errors, which counts all classes depth first.
     pub(crate) numbers: Vec<usize>,
 }
 
 impl<'a> Classes<'a> {
-    /// The classes of `setup`, whose flows may be divided by `kind` itself; errors call the
-    /// discipline `what`.
+    /// Collects the classes of `setup`. A flow may be divided by the same discipline, `kind`.
+    /// Errors call the discipline `what`.
     pub(crate) fn new(
         kind: &str,
         what: &'static str,

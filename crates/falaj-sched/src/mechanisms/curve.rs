@@ -1,5 +1,5 @@
-//! Service curves of two linear pieces. Each piece has a clock: the instant at which its line
-//! reaches the bytes of the flow.
+//! Service curves of two linear pieces. Each piece is part of a line, and each line has a clock:
+//! the instant at which the line reaches the flow's number of bytes.
 
 use crate::contract::params::{ConfigError, Setup};
 use crate::mechanisms::weights::{Instant, duration, pace, shifted};
@@ -7,28 +7,29 @@ use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
 
-/// A curve of two pieces, as the clocks of its two lines need it.
+/// A curve of two pieces, in the form that its clocks need.
 #[derive(Debug, Clone)]
 pub(crate) struct Curve {
     rate: Rate,
     /// Time of a byte on the first and on the second line.
     paces: [Instant; 2],
     concave: bool,
-    /// True if both lines are equal, so that both clocks show the same.
+    /// True if both lines are equal, so that both clocks are equal.
     single: bool,
-    /// Distance by which the second line is earlier (concave) or later than its clock.
+    /// Time by which the second line is earlier than its clock (concave curve) or later (convex
+    /// curve).
     shift: Instant,
 }
 
 impl Curve {
-    /// The first rate for a time, then the second.
+    /// A curve with the rate `first` for `time`, and `rate` after that.
     pub(crate) fn new(first: Rate, time: Span, rate: Rate) -> Curve {
         let concave = first >= rate;
         let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
         let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
-        // The end of the first piece may be beyond 2^64 ns; no wait is that long.
+        // The end of the first piece may be beyond 2^64 ns; no packet waits as long as that.
         let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
-        // Rounded so that deadlines are late rather than early.
+        // Rounded so that deadlines are never too early.
         let part = duration(Span(1)) * part;
         let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
         let shift = whole + part / u128::from(rate.0) + up;
@@ -40,7 +41,7 @@ impl Curve {
         self.rate
     }
 
-    /// The clocks after `bytes` more.
+    /// The clocks after `bytes` more bytes.
     #[inline]
     pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
         let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
@@ -50,7 +51,7 @@ impl Curve {
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
-    /// Time at which the curve reaches the bytes for which the clocks stand.
+    /// Time at which the curve reaches the number of bytes that the clocks represent.
     #[inline]
     pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.single {
@@ -62,17 +63,17 @@ impl Curve {
         }
     }
 
-    /// Time at which service must begin so that the curve can be kept later: the curve itself if it
-    /// is the lower of its lines; otherwise the second line, without the wait that the first one
-    /// allows.
+    /// Time at which service must begin, so that the curve can be kept later. For a concave curve
+    /// it is the deadline. For a convex curve it is the second line without the wait that the first
+    /// line allows.
     #[inline]
     pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
-    /// The clocks, moved to `least` if they are earlier, for a curve that has begun already. If the
-    /// curve begins with the lower rate, the wait that this allows is over: the second clock may
-    /// then be earlier than `least` by the shift.
+    /// The clocks of a curve that has begun already, moved to `least` if they are earlier. If the
+    /// curve begins with the lower rate, the wait that this rate allows is over. In this case the
+    /// second clock may be earlier than `least` by the shift.
     #[inline]
     pub(crate) fn not_before(
         &self,
@@ -83,12 +84,13 @@ impl Curve {
         [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
     }
 
-    /// Returns true if the clocks of both lines show no more than `now`.
+    /// Returns true if the clocks of both lines are not later than `now`.
     pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
         clocks.iter().all(|&clock| clock <= now)
     }
 
-    /// The clocks under a successor of this curve: their distance from now stays the same in bytes.
+    /// Converts the clocks of the curve `old` to this curve: their distance from now stays the same
+    /// in bytes.
     pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
         let clocks =
             [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
@@ -99,9 +101,9 @@ impl Curve {
 /// Maximum length of a first piece: an hour.
 pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
-/// Refuses curves whose sum exceeds the link's line. The curves are straight between the ends of
-/// their first pieces: their sum is below the line everywhere if it is at each of these ends, and
-/// in slope.
+/// Refuses curves whose sum exceeds the line of the link's rate. The sum is straight between the
+/// ends of the first pieces. So it is below the line everywhere if it is below the line at each of
+/// these ends, and if its final slope is not steeper.
 pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), ConfigError> {
     let link = u128::from(setup.rate.0);
     let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);

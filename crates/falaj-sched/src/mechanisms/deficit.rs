@@ -1,8 +1,8 @@
 //! Deficits: the bytes that flows of a round may send at each visit.
 //!
 //! There are two rules. In a `DeficitRound` a flow sends while its deficit covers the head, as in
-//! DRR. With a [`Surplus`] a flow sends while it is positive, and the excess is a debt, as in
-//! fq_codel: the length of a head need not be known.
+//! DRR. With a [`Surplus`] a flow sends while the surplus is positive, and bytes beyond it become a
+//! debt, as in fq_codel. This rule does not need the length of the head in advance.
 
 use crate::contract::guarantee::{
     Bound, Guarantee, StairTurn, StaircaseCurve, full_queue, without_room,
@@ -41,8 +41,8 @@ pub(crate) const SURPLUS_QUANTUM: Param = Param {
     ..QUANTUM
 };
 
-/// Maximum number of quanta that the largest packet takes, and so of turns that a queue lets pass
-/// after it.
+/// Maximum number of quanta in the largest packet. It is also the maximum number of turns that a
+/// queue waits after such a packet.
 const TURNS: u32 = 16;
 
 /// The quantum of queues that spend a [`Surplus`]; `default` if none is set.
@@ -81,12 +81,12 @@ impl AsMut<DeficitFlow> for DeficitFlow {
 }
 
 impl DeficitFlow {
-    /// A flow that was never visited.
+    /// State of a flow that was never visited.
     pub(crate) fn new(quantum: u32) -> DeficitFlow {
         DeficitFlow { quantum, ..DeficitFlow::default() }
     }
 
-    /// Sets another quantum, and limits the carried deficit to what it allows.
+    /// Sets another quantum, and limits the carried deficit to the maximum under this quantum.
     pub(crate) fn set_quantum(&mut self, quantum: u32) {
         self.quantum = quantum;
         self.deficit = self.deficit.min(quantum);
@@ -99,7 +99,7 @@ impl DeficitFlow {
     }
 }
 
-/// The quanta of flows, and the other values of their bounds.
+/// The quanta of the flows, and the other values for their bounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Quanta {
     pub(crate) each: Vec<u32>,
@@ -147,7 +147,7 @@ impl Quanta {
         u64::from(self.each[f.index()])
     }
 
-    /// The most bytes that the queue of `f` holds.
+    /// The maximum number of bytes that the queue of `f` holds.
     pub(crate) fn full_queue(&self, f: FlowId) -> u64 {
         self.full_queues[f.index()]
     }
@@ -157,13 +157,14 @@ impl Quanta {
         (0..self.each.len() as u32).map(FlowId).filter(move |&f| which(f))
     }
 
-    /// The guarantee of `f` in a round of all flows.
+    /// Returns the guarantee of `f` in a round of all flows.
     ///
-    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)` visits of its
-    /// flow, and in any `m` consecutive visits another flow sends less than `m Q_j` plus one
-    /// packet. The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum
-    /// of the quanta (Boyer, Stea and Sofack 2012, with completed packets only: a last `L` of the
-    /// flow itself).
+    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q)` visits of its flow,
+    /// which has the quantum `Q`. In any `m` consecutive visits another flow `j` sends less than `m
+    /// Q_j` plus one packet. The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`,
+    /// where `F` is the sum of the quanta, `L` the largest packet and `C` the link's rate (Boyer,
+    /// Stea and Sofack 2012). Only completed packets count here, so the sum includes a last `L` of
+    /// the flow itself.
     pub(crate) fn guarantee(&self, f: FlowId) -> Guarantee {
         let visits = self.visits_among_all(f);
         Guarantee {
@@ -179,7 +180,7 @@ impl Quanta {
         }
     }
 
-    /// The visits of `f` in a round of all flows.
+    /// Returns the visits of `f` in a round of all flows.
     pub(crate) fn visits_among_all(&self, f: FlowId) -> Visits {
         let quantum = self.of(f);
         let once = (self.each.len() as u64 - 1) * self.largest;
@@ -187,7 +188,7 @@ impl Quanta {
         Visits { rate: self.rate, largest: self.largest, quantum, between, once }
     }
 
-    /// The visits of `f` in a round of itself and `others`: a step for each flow.
+    /// Returns the visits of `f` in a round of `f` and `others`. Takes a step for each flow.
     pub(crate) fn visits(&self, f: FlowId, others: impl Fn(FlowId) -> bool) -> Visits {
         let between = self.flows(&others).map(|j| self.of(j)).sum();
         let once = self.flows(&others).count() as u64 * self.largest;
@@ -199,7 +200,7 @@ impl Quanta {
 /// once` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visits {
-    /// Rate of the link, or the rest of it.
+    /// Rate of the link, or the part of it that is left for these flows.
     pub(crate) rate: Rate,
     pub(crate) largest: u64,
     pub(crate) quantum: u64,
@@ -214,8 +215,8 @@ impl Visits {
         Rate(share as u64)
     }
 
-    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. With `X` for `between` and `K` for
-    /// `once`: if `S` bytes are gone and a packet of `L` is under way, it leaves before `[S + L +
+    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. Let `X` be `between` and `K` be `once`.
+    /// If `S` bytes have left and a packet of `L` bytes is next, it leaves before `[S + L +
     /// ceil((S+L)/Q) X + K]/C`. So a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K +
     /// L]/C` on.
     pub(crate) fn latency(&self) -> Span {
@@ -225,11 +226,11 @@ impl Visits {
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
 
-    /// The service curve as a staircase, instead of a line below it: the last of `S` bytes has left
-    /// when the link has sent `S + ceil(S/Q) X + K` bytes in all, `X` and `K` as above. This is the
-    /// curve of Tabatabaee and Le Boudec that is not convex ("Deficit round-robin: a second network
-    /// calculus analysis", 2021). They count bits as they leave, so
-    /// the flow may have any deficit; here only packets that have left whole count.
+    /// Returns the service curve as a staircase, instead of a line below it. The last of `S` bytes
+    /// has left when the link has sent `S + ceil(S/Q) X + K` bytes in all, with `X` and `K` as in
+    /// `latency`. This is the non-convex curve of Tabatabaee and Le Boudec ("Deficit round-robin: a
+    /// second network calculus analysis", 2021). They count bits as they leave, so the flow may
+    /// have any deficit; here only packets that have left completely count.
     pub(crate) fn turns(&self) -> StaircaseCurve {
         StaircaseCurve {
             rate: self.rate,
@@ -285,7 +286,7 @@ impl DeficitRound {
         (self.round.dissolve(flows), visited)
     }
 
-    /// Continues the visit of `f`, if it is the first flow.
+    /// Continues the visit of `f`, if `f` is the first flow.
     pub(crate) fn resume(&mut self, f: FlowId) {
         self.visited = self.first() == Some(f);
     }
@@ -299,8 +300,8 @@ impl DeficitRound {
         self.round.join(flows, f);
     }
 
-    /// Ends a visit whose flow has become empty, if another flow may be served before the next
-    /// [`visit`](DeficitRound::visit). Returns true if it did.
+    /// Ends the current visit if its flow has become empty. For disciplines that may serve another
+    /// flow before the next [`visit`](DeficitRound::visit). Returns true if the visit was ended.
     #[inline]
     pub(crate) fn conclude<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
         &mut self,
@@ -335,7 +336,7 @@ impl DeficitRound {
         None
     }
 
-    /// Ends the visit of the first flow, which loses the rest of its deficit and remains in the
+    /// Ends the visit of the first flow. The flow loses the rest of its deficit, and remains in the
     /// round if it has packets.
     #[inline]
     pub(crate) fn close<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
@@ -354,8 +355,8 @@ impl DeficitRound {
     }
 }
 
-/// A deficit that may be overdrawn: the flow may spend while it is positive, and the excess is
-/// subtracted from the next quanta.
+/// A deficit that may be overdrawn: the flow may send while the deficit is positive, and bytes
+/// beyond it are subtracted from the next quanta.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Surplus(i64);
 
@@ -378,7 +379,7 @@ impl Surplus {
         self.0 += quantum;
     }
 
-    /// Spends this cost; the result may be a debt.
+    /// Subtracts the cost in bytes; the result may be a debt.
     #[inline]
     pub fn pay(&mut self, cost: i64) {
         self.0 = self.0.saturating_sub(cost);

@@ -9,22 +9,23 @@ use crate::collections::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// Number of flows moved one by one in a step before it checks again if there are many more.
+/// Number of flows that a call moves one by one before it checks again whether many more start.
 const FEW: usize = 4;
 
 /// Flows in the order of worst-case fair queueing.
 #[derive(Debug, Clone)]
 pub(crate) struct Starts {
-    /// Waiting flows, by start.
+    /// Waiting flows, by virtual start time.
     waiting: Heap,
-    /// Flows that started together, by finish; the first one is at the end.
+    /// Flows that started together, by virtual finish time; the flow that finishes first is at the
+    /// end.
     together: Vec<Entry>,
-    /// The other flows that have started, by finish.
+    /// The other flows that have started, by virtual finish time.
     single: Heap,
 }
 
 impl Starts {
-    /// A set with room for this number of flows, so that none is allocated later.
+    /// A set with memory for this number of flows, so that nothing is allocated later.
     pub(crate) fn new(flows: usize) -> Starts {
         Starts {
             waiting: Heap::new(flows),
@@ -50,18 +51,19 @@ impl Starts {
         self.single.push(finish, flow);
     }
 
-    /// Moves all flows whose start is before `now` to the started ones; `finish` returns their
-    /// finishes.
+    /// Moves all flows whose start is before `now` to the started ones. `finish` returns the finish
+    /// of a flow.
     #[inline]
     pub(crate) fn pass(&mut self, now: u64, finish: impl Fn(u32) -> u64) {
         let mut moved = 0;
         while let Some((start, flow)) = self.waiting.first()
             && Entry::new(start, 0).before(Entry::new(now, 0))
         {
-            // While flows of an earlier sort are left, no others are sorted: sorting the earlier
-            // ones again would cost more than it saves. Until the first flow is removed from the
-            // heap, flows with equal starts lie in it in order, and sorting is fast. So if the top
-            // of the heap looks like many flows, the check is made before any is moved.
+            // While `together` still holds flows of an earlier sort, no others are sorted: sorting
+            // the earlier flows again would cost more than it saves. Until the first flow is
+            // removed from the heap, flows with equal starts are in order in the heap, and sorting
+            // is fast. So if the top of the heap indicates many flows, the check is made before any
+            // flow is moved.
             let may_be_many = moved == FEW || moved == 0 && self.waiting.has_five_before(now);
             if may_be_many && self.together.is_empty() && self.waiting.has_many_before(now) {
                 return self.begin_together(now, finish);
@@ -81,13 +83,13 @@ impl Starts {
         });
     }
 
-    /// The first start of the waiting flows.
+    /// The earliest start of the waiting flows.
     #[inline]
     pub(crate) fn first_start(&self) -> Option<u64> {
         self.waiting.first().map(|(start, _)| start)
     }
 
-    /// The started flow that finishes first; at equal finishes the lowest flow.
+    /// The started flow that finishes first; at equal finishes the flow with the lowest number.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         let first = match (self.together.last(), self.single.first_entry()) {
@@ -98,7 +100,7 @@ impl Starts {
         Some(first.flow())
     }
 
-    /// Removes `flow`, which is the first.
+    /// Removes `flow`, which must be the first.
     #[inline]
     pub(crate) fn take_first(&mut self, flow: u32) {
         if self.together.pop_if(|one| one.flow() == flow).is_none() {
@@ -118,7 +120,8 @@ impl Starts {
 mod tests {
     use super::*;
 
-    /// Flows with a start and a finish each, around the end of the clock; most starts are equal.
+    /// Flows with a start and a finish each, around the instant at which virtual time wraps around.
+    /// Most starts are equal.
     #[test]
     fn the_order_is_that_of_the_definition_however_many_start_together() {
         const FLOWS: usize = 300;

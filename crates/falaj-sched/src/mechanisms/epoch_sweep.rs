@@ -1,26 +1,27 @@
-//! A sweep over flows that fell silent long ago.
+//! A sweep that finds flows that fell silent (became empty) long ago.
 //!
-//! A silent flow stores the number of the lap in which it fell silent, in 32 bits. Before that
-//! number wraps around, every flow that is silent since an expired lap is marked as expired: a few
-//! flows at a time, all of them within 2^30 laps.
+//! A lap is a quarter of the range of virtual time. A silent flow stores the number of the lap in
+//! which it fell silent, in 32 bits. Before that number wraps around, every flow that is silent
+//! since an expired lap is marked as expired: a few flows at a time, all of them within 2^30 laps.
 
 use core::ops::Range;
 
-/// Some flows are examined once in this number of laps, and all flows in [`LOOKS`] times it.
+/// A part of the flows is examined once in this number of laps, and all flows in [`LOOKS`] times
+/// this number.
 const LAPS: u64 = 1 << 16;
 const LOOKS: u64 = 1 << 14;
 
 /// Progress of the sweep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Looks {
-    /// Last examination, in units of [`LAPS`].
+    /// Lap of the last examination, in units of [`LAPS`].
     at: u64,
     /// The next flow to examine.
     next: usize,
 }
 
 impl Looks {
-    /// The flows to examine now, in this lap; mostly none.
+    /// Returns the flows to examine now, in this lap; usually none.
     #[inline]
     pub(crate) fn due(&mut self, lap: u64, flows: usize) -> Range<usize> {
         if lap / LAPS == self.at { 0..0 } else { self.look(lap, flows) }

@@ -5,9 +5,10 @@
 /// The largest weight.
 pub(crate) const HEAVIEST: u32 = 65_536;
 pub(crate) const FRACTION: u32 = 38;
-/// Virtual time of a byte at weight 1, if it need not be a multiple of anything.
+/// Virtual time of a byte at weight 1, if no common multiple of the weights is required.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
-/// The largest packet, in bytes: at weight 1 it takes at most a 64th of a lap of virtual time.
+/// The largest packet, in bytes: at weight 1 it takes at most 1/64 of a lap, a quarter of the range
+/// of virtual time.
 pub(crate) const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
 pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
@@ -18,36 +19,37 @@ pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct Share {
-    /// Virtual start of its head; of the packet after the last one, if it is silent.
+    /// Virtual start of the flow's head. If the flow is silent, virtual start of the packet after
+    /// its last one.
     pub(crate) start: u64,
-    /// From the lowest bit: its weight minus one in 16 bits, its place in 2, its rounding in 6, the
-    /// virtual time of a byte in 39.
+    /// Bit fields, from the lowest bit: weight minus one (16 bits), place (2), rounding (6),
+    /// virtual time of a byte (39).
     parts: u64,
     /// For a present flow, the next flow in its list; for a silent one, the lap in which it fell
     /// silent.
     link: u32,
 }
 
-/// Lowest bits of these parts.
+/// Lowest bits of the fields after the weight.
 const PLACE: u32 = 16;
 const CLASS: u32 = 18;
 const INVERSE: u32 = 24;
 
-/// Place of a flow.
+/// State of a flow's queue in virtual time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It has no packets, and its weight is not counted.
+    /// The flow has no packets, and its weight is not counted.
     #[default]
     Away,
-    /// It has no packets, but its weight was counted when it fell silent.
+    /// The flow has no packets, but its weight was counted when it fell silent.
     Silent,
-    /// It waits for its turn, or is being served.
+    /// The flow waits for its turn, or is being served.
     Present,
 }
 
 impl Share {
-    /// A flow of this weight and largest packet, where `byte` is the virtual time of a byte at
-    /// weight 1.
+    /// State of a flow with this weight and largest packet in bytes. `byte` is the virtual time of
+    /// a byte at weight 1.
     pub(crate) fn new(byte: u64, weight: u32, largest: u32) -> Share {
         let mut share = Share::default();
         share.set(byte, weight, largest);
@@ -65,7 +67,7 @@ impl Share {
         other
     }
 
-    /// Sets the weight; the distance ahead of the time stays the same in bytes.
+    /// Sets the weight. The distance of the start ahead of virtual time stays the same in bytes.
     pub(crate) fn weigh_from(&mut self, now: u64, byte: u64, weight: u32, largest: u32) {
         let before = self.inverse();
         if self.set(byte, weight, largest) {
@@ -93,7 +95,7 @@ impl Share {
         self.parts = self.parts & !(3 << PLACE) | (place as u64) << PLACE;
     }
 
-    /// The class of its rounding.
+    /// The class of the flow's rounding.
     #[inline]
     pub(crate) fn class(&self) -> u8 {
         (self.parts >> CLASS & 63) as u8
@@ -111,13 +113,13 @@ impl Share {
         self.link = lap as u32;
     }
 
-    /// Number of laps since it fell silent, if it is silent.
+    /// Number of laps since the flow fell silent. Valid only for a silent flow.
     #[inline]
     pub(crate) fn silent_for(&self, lap: u64) -> u32 {
         (lap as u32).wrapping_sub(self.link)
     }
 
-    /// The next flow in its list.
+    /// The next flow in the flow's list.
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.link
@@ -146,7 +148,7 @@ impl Share {
 }
 
 /// Virtual time of a byte, rounded up. So a flow may get slightly less than its weight allows, but
-/// never more; otherwise the virtual time would outrun the work.
+/// never more. Rounding down would let virtual time grow faster than the work done.
 pub(crate) fn inverse(byte: u64, weight: u32) -> u64 {
     byte.div_ceil(weight.into())
 }
@@ -156,7 +158,7 @@ pub(crate) fn class(inverse: u64, largest: u32) -> u8 {
     (packet.next_power_of_two().ilog2().max(FINEST) - FINEST) as u8
 }
 
-/// A class's rounding, as a power of two.
+/// The rounding of a class: the exponent of a power of two.
 #[inline]
 pub(crate) fn shift(class: u8) -> u32 {
     FINEST + u32::from(class)

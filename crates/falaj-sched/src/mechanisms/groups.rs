@@ -1,16 +1,17 @@
-//! The groups of QFQ: flows (or aggregates) sorted by their rounded virtual start; flows of one
-//! rounding share a group of slots, which is searched by bits.
+//! The groups of QFQ: flows (or aggregates) sorted by their rounded virtual start; flows with the
+//! same rounding share a group of slots. A bit mask finds the slots that are not empty.
 //!
-//! The paper keeps four sets of groups, so that the group to serve is the first of one set; the
-//! order that this needs holds only if the time never passes a finish. There are few groups (one
-//! for each power of two between the lightest and the heaviest flow), and their starts are in one
-//! array: a scan of the busy ones is as fast, and correct by definition.
+//! The paper keeps four sets of groups, so that the group to serve is the first of one set; This
+//! needs an order that holds only if virtual time never passes a finish. There are few groups, one
+//! for each power of two between the lightest and the heaviest flow, and their starts are in one
+//! array. So a scan of the busy groups is as fast, and it finds the right group without that
+//! condition.
 
 use crate::mechanisms::flow_tag::{CLASSES, Share, ahead, shift};
 use crate::mechanisms::virtual_time::{NONE, SOON};
 
-/// Number of slots. A flow starts at most two roundings after the time, and the first flow of its
-/// group at most four roundings before the time.
+/// Number of slots. A flow starts at most two roundings after virtual time, and the first flow of
+/// its group at most four roundings before virtual time.
 const SLOTS: u32 = 16;
 
 #[derive(Debug, Clone)]
@@ -61,8 +62,8 @@ impl Groups {
             let first = self.starts[group];
             let after = ahead(start, first);
             if after < 0 {
-                // The slots from its own to the last busy one fit, except after a change of
-                // weights.
+                // The slots from the flow's own to the last busy slot fit into the array, except
+                // after a change of weights.
                 let behind = full.rotate_right((first >> shift) as u32 % SLOTS);
                 let last = SLOTS - 1 - behind.leading_zeros();
                 if (after.unsigned_abs() >> shift) + u64::from(last) < u64::from(SLOTS) {
@@ -109,8 +110,8 @@ impl Groups {
         }
     }
 
-    /// Among the groups that have started, the one that finishes first; at equal finishes the one
-    /// of the finest rounding.
+    /// Chooses among the groups that have started the one that finishes first. At equal finishes it
+    /// is the group of the finest rounding.
     #[inline]
     pub(crate) fn choose(&self, now: u64) -> Choice {
         let mut busy = self.busy;

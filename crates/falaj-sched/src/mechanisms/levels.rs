@@ -17,7 +17,7 @@ pub(crate) struct Levels {
     rounds: Vec<Round>,
     /// Levels whose round is not empty.
     any: LevelSet,
-    /// The level whose first flow is on the wire, or was until now.
+    /// The level whose first flow is on the wire, or has just left it.
     sending: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ impl Levels {
         self.sending = Some(level);
     }
 
-    /// Removes all flows from their rounds, the one on the wire first, which is also returned
+    /// Removes all flows from their rounds. The flow on the wire comes first, and is also returned
     /// separately.
     pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
         &mut self,
@@ -117,12 +117,13 @@ impl Levels {
     }
 }
 
-/// The guarantee of the highest priority.
+/// The guarantee of the flows of the highest priority.
 ///
-/// Let `k` be the number of packets in its own queue at a packet's arrival, itself included. Each
-/// of them is preceded by at most one packet of each of the `n - 1` flows of its priority, and all
-/// together by one packet of a lower priority, which was on the wire when the flow was empty. A
-/// queue of `b` packets has `k <= b`; one of `B` bytes may hold `B` packets of a byte.
+/// Let `k` be the number of packets in the flow's queue when a packet arrives, including this
+/// packet. Before each of them goes at most one packet of each of the other `n - 1` flows of this
+/// priority. In addition, before all of them goes at most one packet of a lower priority, which was
+/// on the wire when the flow was empty. A queue of `b` packets has `k <= b`; a queue of `B` bytes
+/// may hold `B` packets of one byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLevel {
     rate: Rate,

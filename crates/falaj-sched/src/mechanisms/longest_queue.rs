@@ -1,30 +1,31 @@
-//! A limit for all queues together, and the longest queue, which makes room beyond it.
+//! A limit for all queues together. If it is exceeded, the longest queue drops a packet.
 //!
-//! When the limit is exceeded, one scan orders the queues in a tournament, which finds the longest
-//! without further scans. It is kept until less than half of the limit is queued.
+//! When the limit is exceeded, one scan orders the queues in a tournament, which then finds the
+//! longest queue without further scans. The tournament is kept until less than half of the limit is
+//! queued.
 
 use crate::collections::tournament::Tournament;
 use crate::queues::queue::FlowId;
 use core::cmp::Reverse;
 
-/// Packets that wait, without the one on the wire, and their limit.
+/// The number of packets that wait, without the one on the wire, and their limit.
 #[derive(Debug, Clone)]
 pub(crate) struct LongestQueue {
     limit: u64,
     waiting: u64,
-    /// Queues by their bytes, the longest first; empty unless `exceeded`.
+    /// Queues by their waiting bytes, the longest first; empty unless `exceeded`.
     queues: Tournament<Reverse<u64>>,
     /// True if the limit was exceeded, and since then at least half of it has been queued.
     exceeded: bool,
 }
 
 impl LongestQueue {
-    /// For this number of queues, and a limit in packets.
+    /// State for this number of queues, with a limit in packets.
     pub(crate) fn new(limit: u64, queues: usize) -> LongestQueue {
         LongestQueue { limit, waiting: 0, queues: Tournament::new(queues), exceeded: false }
     }
 
-    /// The same packets with another limit, and perhaps more queues.
+    /// Keeps the packets, with another limit and perhaps more queues.
     pub(crate) fn with_limit(mut self, limit: u64, queues: usize) -> LongestQueue {
         self.forget();
         self.queues.grow(queues);
@@ -41,14 +42,14 @@ impl LongestQueue {
         self.waiting
     }
 
-    /// A packet has joined `f`, in which `bytes` wait now.
+    /// Records that a packet has joined `f`, in which `bytes` wait now.
     #[inline]
     pub(crate) fn joined(&mut self, f: FlowId, bytes: u64) {
         self.waiting += 1;
         self.set(f, bytes);
     }
 
-    /// A waiting packet has left `f`, in which `bytes` wait now.
+    /// Records that a waiting packet has left `f`, in which `bytes` wait now.
     #[inline]
     pub(crate) fn left(&mut self, f: FlowId, bytes: u64) {
         self.waiting -= 1;
@@ -82,8 +83,8 @@ impl LongestQueue {
         self.exceeded = false;
     }
 
-    /// The longest queue, if the limit is exceeded; `bytes` gives the bytes that wait in each of
-    /// this number of queues.
+    /// Returns the longest queue if the limit is exceeded. `bytes` returns the bytes that wait in a
+    /// queue; `queues` is the number of queues.
     #[inline]
     pub(crate) fn beyond_limit(
         &mut self,

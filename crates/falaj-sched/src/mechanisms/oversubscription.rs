@@ -1,10 +1,10 @@
-//! Rates assigned to flows out of a link's rate, and the treatment of a sum above the link's.
+//! Rates that flows get out of a link's rate, and the treatment of a sum above the link's rate.
 //!
-//! One rule for all disciplines. If a discipline guarantees each flow its rate whatever the others
-//! send, a sum of rates above the link's is *refused*. If rates with such a sum are still useful,
-//! as caps are, the sum is *taken*: flows that it may hurt have no guarantee, with the sum as the
-//! reason, and the reader of the setup is warned ([`taken`]). Ceilings, limits, shares and weights
-//! are not added up, as they are only caps or proportions.
+//! All disciplines follow one rule. If a discipline guarantees each flow its rate whatever the
+//! others send, a sum of rates above the link's rate is an error (*refused*). If the rates are
+//! still useful as caps, the sum is accepted (*taken*): the flows that it may hurt get no
+//! guarantee, with the sum as the reason, and the user is warned ([`taken`]). Ceilings, limits,
+//! shares and weights are not added up, because they are only caps or proportions.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Rates of flows whose sum exceeds the link's.
+/// Rates of flows whose sum exceeds the link's rate.
 pub(crate) struct Excess {
     /// The first flow with whose rate the sum exceeds the link's rate.
     flow: usize,
@@ -24,8 +24,8 @@ pub(crate) struct Excess {
 }
 
 impl Excess {
-    /// The rates set by `param` for these flows, which are given by number, if their sum exceeds
-    /// the link's rate.
+    /// Returns the rates that `param` sets for these flows, if their sum exceeds the link's rate.
+    /// The flows are given by number.
     pub(crate) fn of(
         param: &'static str,
         rates: impl IntoIterator<Item = (usize, Rate)>,
@@ -46,7 +46,7 @@ impl Excess {
         })
     }
 
-    /// The excess in words; `whose` as in `the flows'`.
+    /// Describes the excess in words. `whose` says whose rates they are, for example `the flows'`.
     pub(crate) fn words(&self, whose: &str) -> String {
         format!(
             "{whose} `{}`s add up to {}, more than the link's {}",
@@ -54,7 +54,8 @@ impl Excess {
         )
     }
 
-    /// The error of disciplines whose guarantees depend on the sum; `or` names an alternative cure.
+    /// Returns the error of disciplines whose guarantees depend on the sum. `or` names an
+    /// alternative cure.
     pub(crate) fn refused(&self, or: &str) -> ConfigError {
         let (flow, param, what) = (Some(self.flow), self.param, self.words("the flows'"));
         ConfigError {
@@ -66,8 +67,8 @@ impl Excess {
     }
 }
 
-/// The excess of `setup` if the discipline of `manifest` accepts it: a flow by its place among all
-/// classes, depth first, and words for a warning.
+/// Returns a warning if the rates of `setup` exceed the link's rate and the discipline of
+/// `manifest` accepts that. It names a flow by its place among all classes, depth first.
 pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
     let (kind, param) = (manifest.kind, manifest.oversubscribed_by?);
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));

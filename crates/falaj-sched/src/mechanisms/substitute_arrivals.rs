@@ -1,14 +1,14 @@
 //! Substitute arrival times for heads that replace dropped packets.
 //!
-//! Disciplines that see arrivals count each packet from its arrival. If a policy drops packets from
-//! the front of a queue, none of the remaining ones has been there for long. Counted from its own
-//! arrival, a head would always be the last among those of all flows, and its flow would get less
-//! than one that rejects new packets, or nothing. But bytes of a flow are interchangeable. So a
-//! packet that becomes head after a drop inherits the dropped packet's arrival time. A packet
-//! behind one that was sent, while packets between them were dropped, counts from the start of that
-//! transmission at the latest: by then some packet was in its place. Other flows are not affected:
-//! at any instant the flow asks for the service that it would ask for if the dropped packets had
-//! been those that arrived last.
+//! Disciplines that see arrivals order each packet by its arrival time. If a policy drops packets
+//! from the front of a queue, all remaining packets are young. With its own arrival time, such a
+//! head would always be last among the heads of all flows. Its flow would get less service than a
+//! flow that rejects new packets, or none. But bytes of a flow are interchangeable. So a packet
+//! that becomes head after a drop inherits the dropped packet's arrival time. If a packet was sent
+//! and the packets behind it were dropped, the next packet counts at the latest from the start of
+//! that transmission: a packet was waiting in its place by then. Other flows are not affected: at
+//! any instant the flow asks for the same service as if the packets that arrived last had been
+//! dropped.
 //!
 //! Nothing is stored unless a policy drops packets that were queued.
 
@@ -19,12 +19,12 @@ use crate::units::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The substitute times of all flows; `T` is the discipline's time.
+/// The substitute times of all flows. `T` is the type of the discipline's time.
 #[derive(Debug, Clone)]
 pub(crate) struct Steads<T> {
     each: Vec<Stead<T>>,
-    /// The flow whose head was dropped last, and when: a packet that arrives at that instant
-    /// replaces it.
+    /// The flow whose head was dropped last, and the time of that drop. A packet that arrives at
+    /// this instant replaces the dropped head.
     vacated: Option<(FlowId, Time)>,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Steads<T> {
 struct Stead<T> {
     /// Time from which the present head counts.
     head: T,
-    /// Latest time from which the packets behind it count.
+    /// Latest time from which the packets behind the head count.
     since: T,
-    /// True if packets were dropped since the queue was empty.
+    /// True if packets were dropped since the queue was last empty, so that `since` is valid.
     counts: bool,
 }
 
 impl<T: Copy + Default + Ord> Steads<T> {
-    /// No flow has a substitute time.
+    /// The initial state, in which no flow has a substitute time.
     pub(crate) fn new(setup: &Setup) -> Steads<T> {
         let flows = if any_later(setup) { setup.flows.len() } else { 0 };
         Steads { each: vec![Stead::default(); flows], vacated: None }
@@ -62,7 +62,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// A packet has arrived at an empty queue, and is its head.
+    /// Records that a packet has arrived at an empty queue and is its head.
     #[inline]
     pub(crate) fn ready(&mut self, f: FlowId, now: Time) {
         if let Some(stead) = self.each.get_mut(f.index()) {
@@ -70,7 +70,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The head is sent; `now` is the discipline's time.
+    /// Records that the head is sent. `now` is the discipline's time.
     #[inline]
     pub(crate) fn taken(&mut self, f: FlowId, now: T) {
         if let Some(stead) = self.each.get_mut(f.index()) {
@@ -78,7 +78,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The head is dropped.
+    /// Records that the head is dropped.
     pub(crate) fn head_dropped(&mut self, f: FlowId, now: Time) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             (stead.since, stead.counts) = (stead.head, true);
@@ -86,7 +86,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The packet behind the head, which is on the wire, is dropped.
+    /// Records that the packet behind the head is dropped while the head is on the wire.
     pub(crate) fn dropped_behind_head(&mut self, f: FlowId) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             stead.counts = true;

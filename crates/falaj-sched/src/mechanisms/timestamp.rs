@@ -1,19 +1,20 @@
 //! Timestamps of a flow's packets: start `S = max(F of the previous packet, time of arrival)`,
-//! finish `F = S + L/r`.
+//! finish `F = S + L/r`, where `L` is the packet's length and `r` the flow's rate.
 //!
 //! A packet carries the time of its arrival, and gets its timestamps when it becomes the head of
-//! its queue. They are the same as timestamps computed at arrival, because all earlier packets have
-//! left by then; but packets dropped in between do not count. If timestamps were final at arrival,
-//! packets behind a dropped one would wait as if it had been sent. Then a flow with a short queue
-//! and head drop, whose packets arrive faster than they leave, would never be served again.
+//! its queue. The timestamps are the same as if they were computed at arrival, because all earlier
+//! packets have left by then. But packets that were dropped in between do not count. If timestamps
+//! were final at arrival, packets behind a dropped one would wait as if it had been sent. Then a
+//! flow with a short queue and head drop, whose packets arrive faster than they leave, would never
+//! be served again.
 //!
-//! A packet that replaces a dropped head takes the dropped packet's finish, if its own is earlier.
-//! Otherwise dropping a long head could reveal a short packet whose finish has already passed,
-//! which the bounds of other flows do not account for. With this rule the finishes of successive
-//! heads never decrease, and in any interval the flow demands no more than its rate, as if the
-//! dropped packet had never arrived.
+//! A packet that replaces a dropped head takes the dropped packet's finish, if its own finish is
+//! earlier. Without this rule, dropping a long head could reveal a short packet whose finish has
+//! already passed, which the bounds of other flows do not account for. With this rule the finishes
+//! of successive heads never decrease, and in any interval the flow demands no more bytes than its
+//! rate allows, as if the dropped packet had never arrived.
 
-/// Timestamps of one flow, in the discipline's own time.
+/// Timestamps of one flow, in the unit of the discipline's time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FlowTimestamps {
     /// Finish of the last packet that was sent, computed without `floor`.
@@ -43,7 +44,7 @@ impl FlowTimestamps {
         self.end
     }
 
-    /// Records that the head with this finish was sent by another discipline, before a change.
+    /// Records that the head with this finish was sent by the previous discipline, before a change.
     pub(crate) fn left(&mut self, finish: u128) {
         self.end = self.end.max(finish);
     }

@@ -1,19 +1,19 @@
-//! The virtual time that the worst-case fair disciplines share (WF2Q+, QFQ
-//! and QFQ+): it rises by the work done, divided by the weights of the flows
-//! that share the link.
+//! The virtual time that the worst-case fair disciplines share (WF2Q+, QFQ and QFQ+). It rises by
+//! the work done, divided by the sum of the weights of the flows that share the link.
 //!
-//! The choice of weights matters. With those of all configured flows, a link with few active flows
-//! has a time that hardly moves, and serves in turns instead of evenly (an idle neighbor of weight
-//! 128 000 makes QFQ twice as bursty as DRR). With those of the backlogged flows alone it runs
-//! ahead indefinitely: a flow that was served early and then falls silent takes its debt with it,
-//! and a newly backlogged flow pays. Here a flow counts while it has packets and then until the
-//! time has reached its last finish. That is the fluid system's own rule, so the lags of all flows
-//! that count add up to zero (Stoica and Abdel-Wahab 1995). Silent flows are released in slots of
-//! their rounding, at most one slot too late. A time that is too slow is corrected by a jump to the
-//! first start, as in WF2Q+; one that is too fast would break guarantees.
+//! The choice of weights matters. If the weights of all configured flows are summed, virtual time
+//! hardly moves on a link with few active flows. The link then serves flows in long turns instead
+//! of evenly: an idle neighbor of weight 128 000 makes QFQ twice as bursty as DRR. If only the
+//! weights of backlogged flows are summed, virtual time runs ahead without limit. The reason: a
+//! flow that was served early and then falls silent no longer counts, and a newly backlogged flow
+//! gets less. || || Here a flow counts while it has packets, and after that until virtual time has
+//! reached its last finish. The fluid system has the same rule, so the lags of all flows that count
+//! add up to zero (Stoica and Abdel-Wahab 1995). The weights of silent flows are removed in slots
+//! of their rounding, at most one slot too late. A virtual time that is too slow is corrected by a
+//! jump to the first start, as in WF2Q+. A virtual time that is too fast would break guarantees.
 //!
-//! The unit is 2^-38 B per weight, or up to twice that if a byte of each weight shall be a whole
-//! number of units: see [`exact_byte`]. Instants are compared by the sign of their difference, as
+//! The unit is 2^-38 B per weight, or up to twice that if a byte must be a whole number of units at
+//! each weight: see [`exact_byte`]. Instants are compared by the sign of their difference, as
 //! serial numbers are. The lap number rises by one at each quarter of the range of virtual time,
 //! and by two when the link becomes idle. An instant of two laps ago has expired.
 
@@ -42,28 +42,30 @@ pub(crate) const WEIGHT: Param = Param {
 pub(crate) const PARTS: u32 = 24;
 /// Work is summed in finer units, so that rounding errors do not accumulate.
 const FINE: u32 = 64 - FRACTION;
-/// Half a unit: the time is the sum, rounded to the nearest.
+/// Half a unit: virtual time is the sum, rounded to the nearest unit.
 const HALF: u128 = 1 << (FINE - 1);
-/// A flow that starts at most `SOON` later counts as started, because the time is rounded.
+/// A flow whose start is at most `SOON` units ahead counts as started, because virtual time is
+/// rounded.
 pub(crate) const SOON: i64 = 1 << 8;
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Returns true if no flow is in hand, or one whose last packet has left.
+/// Returns true if no flow is being served, or if the last packet of that flow has left.
 #[inline]
 pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
     in_hand == NONE || flows.head(FlowId(in_hand)).is_none()
 }
 
-/// Tried in this order: common divisors of weights and of their sums.
+/// Frequent divisors of weights and of their sums, in the order in which they are tried.
 const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 
-/// Virtual time of a byte at weight 1, chosen so that nothing is rounded: starts and finishes are
-/// exact sums if all weights divide it, and the time is exact while their sum does. So flows whose
-/// finishes are equal by definition have equal tags, and the flow's number decides. It is a
-/// multiple of all weights, of their sum if it fits, of the `DIVISORS` that fit, and then of the
-/// largest power of two, above 2^37. If the weights have no common multiple up to 2^38 a byte is
-/// 2^38, and at weight `w` it is rounded by a part of `w/2^38` at most.
+/// Virtual time of a byte at weight 1, chosen so that nothing is rounded. Starts and finishes are
+/// exact sums if all weights divide it, and virtual time is exact while the sum of the weights
+/// divides it. So flows whose finishes are equal by definition have equal tags, and the flow's
+/// number decides. The result is a multiple of all weights, of their sum if possible, of the
+/// `DIVISORS` that fit, and then of the largest possible power of two; it is above 2^37. If the
+/// weights have no common multiple up to 2^38, the result is 2^38. At weight `w` the relative
+/// rounding error is then at most `w/2^38`.
 fn exact_byte(weights: &[u32]) -> u64 {
     let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
     let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
@@ -73,21 +75,22 @@ fn exact_byte(weights: &[u32]) -> u64 {
     of << (BYTE / of).ilog2()
 }
 
-/// The time, and the weights by which it is divided.
+/// Virtual time, and the weights by which the work is divided.
 #[derive(Debug, Clone)]
 pub(crate) struct VirtualTime {
     fine: u128,
     sum: u64,
     /// Virtual time of a byte at weight 1.
     byte: u64,
-    /// Virtual time of a byte in fine units, divided by `divided_by`, the sum when it was last
-    /// needed.
+    /// Virtual time of a byte in fine units, divided by `divided_by`, the sum of weights when this
+    /// value was last needed.
     reciprocal: u64,
     divided_by: u64,
     laps: u64,
     looks: Looks,
-    /// Classes that have silent flows, and the weights of these by the slot of their last finish:
-    /// this slot and the three after it.
+    /// `silent`: classes that have silent flows. `leaving`: for each class, the weights of its
+    /// silent flows by the slot of their last finish, which is the current slot or one of the next
+    /// three.
     silent: u64,
     leaving: [[u64; 4]; CLASSES],
 }
@@ -117,20 +120,20 @@ impl VirtualTime {
         self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
     }
 
-    /// The flows to be passed to [`over`](VirtualTime::over), before one joins.
+    /// Returns the flows to pass to [`over`](VirtualTime::over) before a flow joins.
     #[inline]
     pub(crate) fn due(&mut self, shares: usize) -> Range<usize> {
         self.looks.due(self.lap(), shares)
     }
 
-    /// A flow that fell silent in an expired lap does not count, and is marked so.
+    /// Marks a flow that fell silent in an expired lap as not counted.
     pub(crate) fn over(&self, share: &mut Share) {
         if share.place() == Place::Silent && !self.counts(share) {
             share.set_place(Place::Away);
         }
     }
 
-    /// A flow has a packet again: determines the start of its head.
+    /// Records that a flow has a packet again, and determines the start of its head.
     #[inline]
     pub(crate) fn join(&mut self, share: &mut Share) {
         let now = self.now();
@@ -159,7 +162,7 @@ impl VirtualTime {
         self.counts(share) && ahead(share.start, self.now()) > 0
     }
 
-    /// A flow has become empty.
+    /// Records that a flow has become empty.
     #[inline]
     pub(crate) fn leave(&mut self, share: &mut Share) {
         let now = self.now();
@@ -182,7 +185,7 @@ impl VirtualTime {
         self.leaving[class][slot(share)] += share.weight();
     }
 
-    /// The link is empty, and so is the fluid system.
+    /// Records that the link is empty, and with it the fluid system.
     #[inline]
     pub(crate) fn rest(&mut self) {
         (self.sum, self.silent) = (0, 0);
@@ -202,7 +205,7 @@ impl VirtualTime {
         }
     }
 
-    /// Adds work in parts of a byte; 2^`PARTS` of them make one.
+    /// Adds work in parts of a byte: 2^`PARTS` parts are one byte.
     #[inline]
     pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
         if self.sum == share.weight() {
@@ -221,7 +224,7 @@ impl VirtualTime {
         self.reciprocal
     }
 
-    /// No flow may be served before `start`: the time jumps there.
+    /// Moves virtual time forward to `start`, because no flow may be served before that.
     #[inline]
     pub(crate) fn leap(&mut self, start: u64) {
         let by = ahead(start, self.now());
@@ -243,7 +246,7 @@ impl VirtualTime {
     /// Removes the weights whose slot has passed.
     fn let_go(&mut self, before: u64) {
         let now = self.now();
-        // Only roundings of which the time has passed a multiple.
+        // Only the classes of which virtual time has passed a multiple of the rounding.
         let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST))
         else {
             return;
@@ -270,7 +273,7 @@ impl VirtualTime {
         self.sum == 0
     }
 
-    /// After a rest: counts a share again by its place.
+    /// Counts the weight of a flow again after `rest`, according to its place.
     pub(crate) fn count(&mut self, share: &mut Share) {
         if share.place() != Place::Away {
             self.sum += share.weight();
@@ -303,10 +306,10 @@ impl VirtualTime {
         }
     }
 
-    /// Changes the weights of flows, of which the first `known` are not new. A flow that keeps its
-    /// weight keeps its start. The lag of another one at its old share is not made up for at the
-    /// new one. So no positive lag arises, and unchanged flows are served as if the others had left
-    /// and returned.
+    /// Changes the weights of flows. The first `known` flows are not new. A flow that keeps its
+    /// weight keeps its start. A flow with a new weight is not compensated for a lag that it had at
+    /// the old weight. So no positive lag arises, and unchanged flows are served as if the others
+    /// had left and returned.
     pub(crate) fn reweigh(
         &mut self,
         flows: &mut Flows<Share>,
@@ -342,7 +345,7 @@ impl VirtualTime {
     }
 }
 
-/// Increase of the time per byte of work, in fine units, with this sum of weights.
+/// Increase of virtual time per byte of work, in fine units, with this sum of weights.
 #[inline]
 fn reciprocal(byte: u64, sum: u64) -> u64 {
     // A byte of 2^38 units would exceed the maximum by one.
@@ -367,12 +370,13 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// These weights with a byte for which nothing is rounded, if there is one.
+    /// Returns these weights with a unit of virtual time for which nothing is rounded, if there is
+    /// one.
     pub(crate) fn exact(self) -> Weights {
         Weights { byte: exact_byte(&self.all), ..self }
     }
 
-    /// Refuses values that the time's format cannot hold.
+    /// Validates the weights. Values that the format of virtual time cannot hold are errors.
     pub(crate) fn new(setup: &Setup) -> Result<Weights, ConfigError> {
         if setup.largest > LARGEST {
             return Err(ConfigError {
@@ -416,8 +420,8 @@ impl Weights {
         reciprocal(self.byte, self.sum)
     }
 
-    /// The rate of a flow if all are backlogged: the increase of the time per byte of work, in
-    /// bytes of this flow.
+    /// The rate of a flow if all flows are backlogged: the increase of virtual time per byte of
+    /// work, in bytes of this flow.
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
         self.rate_of(self.inverse(f))
     }
@@ -438,7 +442,7 @@ impl Weights {
         1 << shift(class(self.inverse(f), self.largest))
     }
 
-    /// The largest number of bytes that a busy link sends while the time rises by `time`.
+    /// The largest number of bytes that a busy link sends while virtual time rises by `time`.
     pub(crate) fn work(&self, time: u128) -> u64 {
         let reciprocal = u128::from(self.reciprocal());
         let per_whole = (1u128 << 64) / reciprocal + 1;
@@ -459,7 +463,7 @@ mod tests {
         Share::new(BYTE, weight, 1500)
     }
 
-    /// The link becomes idle until the number of the lap repeats.
+    /// The link becomes idle again and again until the 32-bit number of the lap repeats.
     #[test]
     fn a_flow_idle_since_before_the_laps_wrap_does_not_count() {
         let weights = Weights {

@@ -7,10 +7,11 @@
 //! | [`Instant`] | `u128`, 40 bits after the point | nanoseconds | that of [`Time`]; later instants stay at the end |
 //!
 //! A flow's slope, the virtual time of one byte, is rounded up once, at its setup. Tags are sums of
-//! whole multiples of slopes: they are exact for a flow of that slope, and nothing drifts however
-//! long a link is busy. The slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That
-//! of a weight is exact if the weights have a common multiple below 2^40, since the unit of a byte
-//! is then a multiple of it; otherwise it is off by at most 2^-47, a byte in 140 TB.
+//! whole multiples of slopes: they are exact for a flow of that slope, and no error accumulates,
+//! however long a link is busy. The relative error of a rate's slope is at most 2^-33 up to 1
+//! Tbit/s. The slope of a weight is exact if the weights have a common multiple below 2^40, because
+//! the unit of a byte is then a multiple of it. Otherwise its relative error is at most 2^-47, a
+//! byte in 140 TB.
 
 use crate::contract::guarantee::{Bound, Guarantee, finite_rate, full_queue, room_for_one};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -31,23 +32,23 @@ const VIRTUAL_BITS: u32 = 63;
 pub(crate) type Instant = u128;
 const INSTANT_BITS: u32 = 40;
 
-/// An instant of the clock as a tag.
+/// Converts an instant of the clock into a tag.
 #[inline]
 pub(crate) const fn instant(now: Time) -> Instant {
     (now.0 as u128) << INSTANT_BITS
 }
 
-/// Origin of the virtual times of tags. It is far above zero, so that a tag can be moved back at a
-/// change of slopes, even to before the first packet, and the flow keeps its credit.
+/// Origin of the virtual times of tags. It is far above zero, so that a change of slopes can move a
+/// tag back, even to before the first packet, and the flow keeps its credit.
 pub(crate) const ORIGIN: u128 = 1 << 120;
 
-/// A length of time as a difference of tags.
+/// Converts a length of time into a difference of tags.
 pub(crate) fn duration(span: Span) -> Instant {
     u128::from(span.0) << INSTANT_BITS
 }
 
-/// Additional delay by rounding to nanoseconds: of the end of a transmission, and of interpolated
-/// work.
+/// Additional delay by rounding to nanoseconds: one for the end of a transmission, one for
+/// interpolated work.
 pub(crate) const ROUNDING: Span = Span(2);
 
 const MOST: u64 = 65_536;
@@ -72,7 +73,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// The weights of `setup`; errors name the discipline `what`.
+    /// Reads the weights of `setup`. Errors call the discipline `what`.
     pub(crate) fn new(setup: &Setup, what: &'static str) -> Result<Shares, ConfigErrors> {
         finite_rate(setup, what)?;
         room_for_one(setup)?;
@@ -123,12 +124,12 @@ impl Shares {
     pub(crate) fn full_queue(&self, f: FlowId) -> u64 {
         self.full_queues[f.index()]
     }
-    /// The largest packet of each of the others, in bytes.
+    /// Sum over all other flows of one largest packet each, in bytes.
     pub(crate) fn one_of_each_other(&self) -> u64 {
         (self.weights.len() as u64 - 1) * self.largest
     }
-    /// A byte per unit of weight: 2^63, or the next lower multiple of all weights, which differs by
-    /// less than 2^-23 of itself.
+    /// Virtual time of a byte at weight 1: 2^63, or the next lower multiple of all weights. The
+    /// relative difference is less than 2^-23.
     pub(crate) fn byte(&self) -> u64 {
         self.byte
     }
@@ -163,8 +164,8 @@ impl Shares {
     pub(crate) fn slowest_packet(&self) -> Span {
         self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
     }
-    /// Maximum delay of a packet behind a fluid server of its rate: one packet that was on the
-    /// wire.
+    /// Maximum time from a packet's finish in the fluid server to its departure: one packet that
+    /// was on the wire.
     pub(crate) fn behind_fluid(&self) -> Span {
         self.rate.airtime_of_many(self.largest) + ROUNDING
     }
@@ -180,7 +181,8 @@ impl Shares {
         };
         self.guarantee(f, behind, delay, vec![smooth])
     }
-    /// A guarantee of the flow's rate with this latency beyond `L/r`, and this delay.
+    /// The guarantee of the flow's rate, with this latency in addition to `L/r`, and with this
+    /// delay.
     pub(crate) fn guarantee(
         &self,
         f: FlowId,
@@ -198,7 +200,8 @@ impl Shares {
     }
 }
 
-/// Converts the time of bytes at one slope to another slope: the same bytes, rounded up.
+/// Converts a time at the slope `from` to the slope `to`: the number of bytes stays the same.
+/// Rounded up.
 pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
     let from = from.max(1);
     // The multiplication may overflow at slopes of less than a kilobit a second. The part of a byte
@@ -207,8 +210,8 @@ pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
     (time / from).saturating_mul(to).saturating_add(part)
 }
 
-/// The tag of a flow whose slope changes: its distance ahead of `now` stays the same in bytes. A
-/// tag before `now` does not change.
+/// Converts the tag of a flow whose slope changes: its distance ahead of `now` stays the same in
+/// bytes. A tag before `now` does not change.
 pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     match tag.checked_sub(now) {
         Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
@@ -216,8 +219,8 @@ pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// The start of a head whose slope changes: its distance from `now` stays the same in bytes, ahead
-/// of `now` or behind it.
+/// Converts the start of a head whose slope changes: its distance from `now` stays the same in
+/// bytes, ahead of `now` or behind it.
 pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     match now.checked_sub(start) {
         Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
@@ -225,8 +228,8 @@ pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// A number with many divisors. With a multiple of it as the unit of a byte, quotients of small
-/// weights are exact too in most cases.
+/// A number with many divisors. If the unit of a byte is a multiple of this number, quotients of
+/// small weights are exact too in most cases.
 const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
 
 fn byte(weights: &[u32]) -> u64 {
@@ -243,7 +246,7 @@ pub(crate) const RATE: Param = Param {
     doc: "rate reserved for the flow; the sum over all flows must not exceed the link's rate",
 };
 
-/// The flows' rates: those set, and equal parts of the rest for the other flows.
+/// The flows' rates. Flows without a rate get equal parts of the rest.
 pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, ConfigErrors> {
     finite_rate(setup, what)?;
     room_for_one(setup)?;
@@ -281,7 +284,8 @@ pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Conf
     Ok(setup.flows.iter().map(|f| f.values.rate("rate").unwrap_or(Rate(part))).collect())
 }
 
-/// Time of a byte at this rate, rounded up, so that the sum of rates never exceeds the sum set.
+/// Time of a byte at this rate, rounded up, so that the sum of the rates never exceeds the
+/// configured sum.
 pub(crate) fn pace(rate: Rate) -> Instant {
     (u128::from(BIT_NANOS) << INSTANT_BITS).div_ceil(u128::from(rate.0))
 }

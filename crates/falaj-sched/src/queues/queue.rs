@@ -1,13 +1,13 @@
 //! Queues: FIFOs of packets with a limit, all in one pool.
 //!
-//! A queue's hot record has its first packet, lengths, limit, the ends of the list of packets
-//! behind it, and the discipline's state of the flow: one cache line or two. Disciplines see only
-//! [`Flows`]: heads, lengths and their own state; the pipe moves packets.
+//! The record of a queue has its first packet, its lengths, its limit, the ends of the list of the
+//! other packets, and the discipline's state of the flow: one or two cache lines. Disciplines see
+//! only [`Flows`]: heads, lengths and their own state; the pipe moves packets.
 
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// A flow of a discipline, the packets of one queue, by its index.
+/// A flow of a discipline, given by its index. A flow is the packets of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
@@ -18,12 +18,12 @@ impl FlowId {
     }
 }
 
-/// Limit of a queue, the packet in service included.
+/// Limit of a queue, including the packet in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Maximum number of packets.
     Packets(u32),
-    /// Maximum number of bytes, as the link accounts them; no more than 4 GiB are held.
+    /// Maximum number of bytes, as the link accounts them. A queue holds at most 4 GiB.
     Bytes(u64),
 }
 
@@ -39,20 +39,20 @@ impl core::fmt::Display for Limit {
 /// A packet in a queue: a handle to bytes that live elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The driver's handle of the bytes.
+    /// Handle of the packet's bytes, chosen by the caller.
     pub handle: u32,
     /// Length as the link accounts it; at least 1.
     pub bytes: u32,
-    /// The flow that counts it (several flows may share a queue).
+    /// The flow that the packet belongs to (several flows may share a queue).
     pub flow: FlowId,
-    /// Arrival of its last bit.
+    /// Arrival time of its last bit.
     pub arrival: Time,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A packet in the pool: 24 bytes without a tag, no padding. The `next` of a queue's last packet is
-/// undefined: the queue knows its number of packets.
+/// A packet in the pool: 24 bytes without a tag, and no padding. The `next` of a queue's last
+/// packet is undefined: the queue knows its number of packets.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     arrival: Time,
@@ -75,20 +75,20 @@ impl<T> Node<T> {
     }
 }
 
-/// A queue: 24 bytes of links and counters, the head's tag, the discipline's own state, and its
-/// first packet, so that a queue of one packet never touches the pool. The fields that an arrival
+/// A queue: 24 bytes of links and counters, the head's tag, the discipline's own state, and the
+/// first packet, so that a queue of one packet does not use the pool. The fields that an arrival
 /// reads and writes come first.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Record<S, T> {
     arrival: Time,
     handle: u32,
-    /// 0: the queue is empty.
+    /// Length of the first packet in bytes; 0 if the queue is empty.
     head_bytes: u32,
     flow: u32,
     packets: u32,
     bytes: u32,
-    /// The second packet and the last one, each valid if there is a packet before it.
+    /// The second packet and the last one, each valid only if there is a packet before it.
     second: u32,
     last: u32,
     max_packets: u32,
@@ -146,7 +146,7 @@ impl<S, T> Record<S, T> {
     }
 }
 
-/// The view that a discipline has of the queues: `S` is its state of each flow, `T` the tag that
+/// The queues as a discipline sees them. `S` is the discipline's state of a flow, `T` the tag that
 /// each packet carries from its arrival on.
 #[derive(Clone, Debug)]
 pub struct Flows<S, T = ()> {
@@ -180,15 +180,16 @@ impl<S, T: Copy> Flows<S, T> {
     pub fn head_tag(&self, f: FlowId) -> T {
         self.records[f.index()].head_tag
     }
-    /// Packets in the flow's queue, the one in service included.
+    /// Number of packets in the flow's queue, including the packet in service.
     pub fn packets(&self, f: FlowId) -> u32 {
         self.records[f.index()].packets
     }
-    /// Bytes in the flow's queue, the packet in service included.
+    /// Number of bytes in the flow's queue, including the packet in service.
     pub fn bytes(&self, f: FlowId) -> u32 {
         self.records[f.index()].bytes
     }
-    /// Shows queues of an inner discipline: a head, and the number of packets and bytes.
+    /// Sets the view of a flow that an inner discipline divides: the head's length, and the numbers
+    /// of packets and bytes.
     pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>, (packets, bytes): (u32, u32)) {
         let record = &mut self.records[f.index()];
         let was = record.head_bytes > 0;
@@ -217,7 +218,7 @@ pub struct Queues<S, T = ()> {
 }
 
 impl<S: Default, T: Copy + Default> Queues<S, T> {
-    /// One empty queue for each limit.
+    /// Creates one empty queue for each limit.
     pub fn new(limits: &[Limit]) -> Queues<S, T> {
         Queues {
             flows: Flows {
@@ -239,7 +240,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.extend(more.map(|&limit| Record::new(limit)));
     }
 
-    /// Gives these queues another limit; queued packets stay.
+    /// Gives these queues another limit. Queued packets stay.
     pub fn set_limit(&mut self, queues: core::ops::Range<u32>, limit: Limit) {
         let records = self.flows.records.get_mut(queues.start as usize..queues.end as usize);
         records.into_iter().flatten().for_each(|record| record.limit(limit));
@@ -316,8 +317,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     }
 
     /// Adds a packet at the tail of queue `q`, even if there [is no room](Queues::has_room).
-    /// Returns true if it is now the head. Inlined, since a call would cost more than its work: 20
-    /// instructions a packet.
+    /// Returns true if it is now the head. The function is inlined, because a call would cost more
+    /// than its work of 20 instructions a packet.
     #[inline(always)]
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
@@ -373,9 +374,9 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
             if self.flows.backlogged == 0 {
-                // All places are free, and are used again in the order of their numbers. Used in
-                // the order in which they were freed, they would put the packets of one queue
-                // farther apart each time.
+                // All places are free, and will be used again in the order of their numbers. In the
+                // order in which they were freed, they would put the packets of one queue farther
+                // apart each time.
                 self.pool.clear();
                 self.free = NONE;
             }
@@ -450,8 +451,8 @@ mod tests {
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
-    /// Bytes that the queue and the discipline keep for a flow, without the first packet, which is
-    /// 20 bytes of the record and its tag.
+    /// Bytes that the queue and the discipline keep for a flow, without the first packet. That
+    /// packet takes 20 bytes of the record, and its tag.
     #[test]
     fn what_is_known_of_a_flow() {
         assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);
@@ -465,8 +466,8 @@ mod tests {
         assert_eq!(known::<crate::disciplines::qfq_plus::QfqPlus>(), 40);
         assert_eq!(known::<crate::disciplines::qfq::Qfq>(), 44);
         assert_eq!(known::<crate::disciplines::ffs::Ffs>(), 44);
-        // And an entry of 16 bytes in a heap; a place of 28 to 32 in a tournament with tags of 128
-        // bits.
+        // These need in addition an entry of 16 bytes in a heap, or 28 to 32 bytes in a tournament
+        // with tags of 128 bits.
         assert_eq!(known::<crate::disciplines::wf2q_plus::Wf2qPlus>(), 44);
         assert_eq!(known::<crate::disciplines::scfq::Scfq>(), 36);
         assert_eq!(known::<crate::disciplines::wfq::Wfq>(), 72);
@@ -527,7 +528,7 @@ mod tests {
         fill(&mut q);
         let came = [20, 21, 30, 31, 40, 41];
         assert_eq!(handles(&q), came);
-        // Queue by queue, in another order than that of their arrival.
+        // The packets leave queue by queue, in another order than they arrived.
         for f in [a, b] {
             while q.pop(f).is_some() {}
         }

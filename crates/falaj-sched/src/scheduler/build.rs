@@ -1,6 +1,6 @@
-//! Schedulers by the name of their discipline, built by functions that are not generic: they are
-//! compiled once, in this crate. A single discipline, for which the packet path is compiled as one
-//! piece, is a [`SchedulerInstance`](super::instance::SchedulerInstance).
+//! Schedulers by the name of their discipline, built by functions that are not generic, so that
+//! they are compiled once, in this crate. If the packet path of a single discipline is to be
+//! compiled as one piece, use a [`SchedulerInstance`](super::instance::SchedulerInstance).
 
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -11,16 +11,17 @@ use crate::scheduler::tree;
 use crate::scheduler::with_aqm::WithAqm;
 use alloc::boxed::Box;
 
-/// The scheduler `kind` of `setup`, in which flows may have flows of their own and queue
+/// Builds the scheduler `kind` of `setup`. Its flows may have flows of their own, and active queue
 /// management.
 ///
 /// # Errors
-/// A discipline refuses its setup, or refuses to be above or below another one.
+/// A discipline refuses its setup, or cannot be above or below another discipline.
 pub fn scheduler(kind: &str, setup: &Setup) -> Result<Box<dyn Scheduler>, ConfigErrors> {
     tree::scheduler(kind, setup, false)
 }
 
-/// The discipline `kind` behind queues with the queue management of the flows of `setup`.
+/// Builds the discipline `kind` with its queues and the active queue management of the flows of
+/// `setup`.
 ///
 /// # Errors
 /// The discipline refuses its setup.
@@ -35,7 +36,7 @@ pub fn with_aqm(kind: &str, setup: &Setup) -> Result<WithAqm, ConfigErrors> {
     registry::build(kind, setup, Builder(&registry::joined(kind, setup)))
 }
 
-/// The limit of the single queue that all flows share, if the discipline `kind` has one.
+/// Returns the limit of the single queue that all flows share, if the discipline `kind` has one.
 ///
 /// # Errors
 /// The discipline refuses its setup.

@@ -1,11 +1,12 @@
 //! The guard in front of a discipline that comes from a library.
 //!
-//! The answers of an [`Instance`] are checked before they are followed. It names flows and never
-//! holds a packet, so it can neither lose nor invent one. If it breaks the contract, it is not
-//! called again, and the flows take turns, a packet each, until another discipline takes over.
+//! The guard checks the answers of an [`Instance`] before it follows them. An instance names flows
+//! and never holds a packet, so it can neither lose nor invent a packet. If an instance breaks the
+//! contract, it is not called again. The flows then take turns, one packet each, until another
+//! discipline takes over.
 //!
-//! The guard also filters polls: it calls the instance once for each moment at which the answer may
-//! change.
+//! The guard also filters polls: it calls the instance once for each instant at which the answer
+//! may change.
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::{Decision, Discipline};
@@ -27,7 +28,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Its name; further parameters are defined by the library.
+/// Name and guarantee of the discipline. The library defines further parameters.
 pub const MANIFEST: Manifest = Manifest {
     kind: "plugin",
     doc: "a discipline of your own, loaded from a shared library; if it breaks the contract, the \
@@ -39,10 +40,10 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// This number of waits in a row without an arrival or a departure counts as waiting for ever.
+/// Number of waits in a row, without an arrival or a departure, that counts as waiting for ever.
 const MOST_WAITS: u32 = 1_000;
 
-/// State of a flow, used once the discipline is no longer called.
+/// State of a flow, used only after a breach, when the discipline is no longer called.
 #[derive(Debug, Clone, Default)]
 pub struct Turn(Place);
 
@@ -52,7 +53,7 @@ impl AsMut<Place> for Turn {
     }
 }
 
-/// State after a breach.
+/// State after a breach of the contract.
 struct Broken {
     what: String,
     at: Time,
@@ -64,7 +65,7 @@ struct Broken {
 pub struct Guard {
     instance: Box<dyn Instance>,
     seen: Vec<QueueView>,
-    /// Its answer; valid until an arrival, a departure or the named instant.
+    /// The discipline's last answer; valid until an arrival, a departure or the named instant.
     answer: Option<Decision>,
     /// The flow whose head is being transmitted. The head leaves the queue at the end of the
     /// transmission, so the view of the queue is updated only at the next decision.
@@ -73,7 +74,7 @@ pub struct Guard {
     last: Option<FlowId>,
     waits: u32,
     traits: Traits,
-    /// True if it sees arrivals.
+    /// True if the library's discipline sees arrivals.
     stamps: bool,
     broken: Option<Box<Broken>>,
     library: Loaded,
@@ -86,7 +87,7 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Asks the library of `setup` for an instance.
+    /// Creates an instance from the library of `setup`.
     pub fn new(setup: &Setup) -> Result<Guard, ConfigErrors> {
         let Some(library) = setup.scheduler.library() else {
             let (what, help) = (
@@ -207,8 +208,8 @@ impl Guard {
 impl Discipline for Guard {
     type State = Turn;
     type Tag = u64;
-    /// Some libraries see arrivals; [`only_over_queues`](Guarantees::only_over_queues) is true for
-    /// those alone.
+    /// Some libraries see arrivals; [`only_over_queues`](Guarantees::only_over_queues) is true only
+    /// for these.
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}

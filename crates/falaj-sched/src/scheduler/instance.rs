@@ -1,10 +1,10 @@
-//! A scheduler instance: queues and the discipline that serves them (the term is dummynet's). It
-//! makes the calls in the order of the contract; pipes, benchmarks and tests all drive a discipline
+//! A scheduler instance: queues and the discipline that serves them (a term of dummynet). It makes
+//! the calls in the order of the contract. Pipes, benchmarks and tests all drive a discipline
 //! through it.
 //!
 //! The packet path is compiled as one piece at each place that drives an instance, including the
-//! discipline's part (`inline(always)`): function calls took 20 to 100 more instructions per
-//! packet.
+//! discipline's part (`inline(always)`). With function calls, a packet took 20 to 100 more
+//! instructions.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -26,21 +26,22 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 
-/// The largest number of queues whose heads are scanned for the shortest one.
+/// The largest number of queues whose heads are scanned for the shortest head.
 const FEW: u32 = 16;
 
 /// The queries and actions on queues that a policy in front of them needs.
 pub trait ManagedQueues: Scheduler {
-    /// The queue of a leaf's packets.
+    /// Returns the queue of a leaf's packets.
     fn queue_of(&self, leaf: FlowId) -> FlowId;
-    /// Its fill level.
+    /// Returns the fill level of a queue.
     fn level(&mut self, queue: FlowId) -> Level;
-    /// Its head.
+    /// Returns the head of a queue.
     fn first(&self, queue: FlowId) -> Option<Packet>;
-    /// Drops the packet that waits longest: the one behind the head, if the head is on the wire.
+    /// Drops the packet that has waited longest: the head, or the packet behind it if the head is
+    /// on the wire.
     fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
-    /// [Takes over](HeldScheduler::migrate_from) from `old`, if that is of the same type; otherwise
-    /// returns it.
+    /// [Takes over](HeldScheduler::migrate_from) from `old`, if `old` has the same type; otherwise
+    /// returns `old`.
     fn try_migrate_from(
         &mut self,
         old: Box<dyn ManagedQueues>,
@@ -56,17 +57,17 @@ pub trait ManagedQueues: Scheduler {
 pub struct SchedulerInstance<D: CompleteDiscipline> {
     queues: Queues<D::State, D::Tag>,
     discipline: D,
-    /// The queue whose head is on the wire, taken by another discipline.
+    /// The queue whose head is on the wire, if another discipline put it there.
     inherited: Option<FlowId>,
     evicted: Option<Packet>,
     /// True if the last lost packet was rejected by a full queue.
     full: bool,
-    /// If it has no queues yet: the limits for the queues that it takes over.
+    /// Set while the instance has no queues yet: the limits for the queues that it takes over.
     bare: Option<Vec<(Range<u32>, Limit)>>,
 }
 
 impl<D: CompleteDiscipline> SchedulerInstance<D> {
-    /// Empty queues with the limits of `setup`, from which the discipline was built.
+    /// Creates empty queues with the limits of `setup`, from which the discipline was built.
     pub fn new(setup: &Setup, mut discipline: D) -> SchedulerInstance<D> {
         const { assert_tags_are_set::<D>() };
         let mut queues = Queues::new(&limits(setup, &discipline));
@@ -81,11 +82,11 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
         }
     }
 
-    /// An instance that will most likely [take over](HeldScheduler::migrate_from) from one of its
-    /// own kind. Only the limits of the queues `others`, and of queues that the discipline defines
-    /// itself, may differ between the two. The instance makes no queues until
-    /// [`start`](Succession::start) shows that they are needed, since making a hundred thousand
-    /// queues takes time.
+    /// Creates an instance that will most likely [take over](HeldScheduler::migrate_from) from an
+    /// instance of its own kind. Only the limits of the queues `others`, and of queues that the
+    /// discipline defines itself, may differ between the two. The instance creates no queues until
+    /// [`start`](Succession::start) is called, because creating a hundred thousand queues takes
+    /// time.
     pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> SchedulerInstance<D> {
         const { assert_tags_are_set::<D>() };
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
@@ -188,7 +189,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
         }
         let is_head = self.admit(packet, now);
         if let Some((queue, on_the_wire)) = self.discipline.drop_victim(self.queues.seen()) {
-            // A packet taken by another discipline is on the wire as well.
+            // A packet that the previous discipline sent may be on the wire as well.
             let on_the_wire = on_the_wire || self.inherited == Some(queue);
             self.evicted = self.throw_out(queue, on_the_wire, now);
         }

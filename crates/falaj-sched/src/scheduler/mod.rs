@@ -32,10 +32,10 @@ use core::any::Any;
 pub struct Full;
 
 /// The scheduler of a link: an [instance](instance::SchedulerInstance), or a [tree](tree::Tree) of
-/// them. Packets name their leaf, decisions name a queue.
+/// them. A packet names its leaf; a decision names a queue.
 pub trait Scheduler: Inspection + Succession + Send + Any {
     /// Adds a packet at the tail of its leaf's queue. Returns true if a packet may be sent now that
-    /// could not be before: call [`next`](Scheduler::next) if the link is free.
+    /// could not be sent before: call [`next`](Scheduler::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
     /// Returns true if a packet of this length in bytes would be queued.
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
@@ -60,8 +60,8 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
     fn announce(&mut self, label: Label) {
         let _ = label;
     }
-    /// Returns a packet that was dropped to make room for the one that arrived last; to be called
-    /// until it returns `None`.
+    /// Returns a packet that was dropped to make room for the one that arrived last; call it until
+    /// it returns `None`.
     #[inline]
     fn evicted(&mut self) -> Option<Packet> {
         None
@@ -77,7 +77,7 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
     fn earliness(&mut self) -> Option<Span> {
         None
     }
-    /// Returns true if queue management rejected or dropped the last packet.
+    /// Returns true if active queue management rejected or dropped the last packet.
     #[inline]
     fn by_policy(&self) -> bool {
         false
@@ -86,24 +86,24 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
 
 /// Properties of a scheduler, the state of its queues, and its guarantees.
 pub trait Inspection {
-    /// Returns true if it uses labels of packets.
+    /// Returns true if the scheduler uses labels of packets.
     fn wants_labels(&self) -> bool {
         false
     }
-    /// Returns true if queue management drops packets that were queued, or for which there is room.
+    /// Returns true if active queue management drops packets that were queued, or for which there
+    /// is room.
     fn drops_early(&self) -> bool {
         false
     }
-    /// Returns true if [`next`](Scheduler::next) is to be called again while the link waits for
-    /// tokens; see
-    /// [`MediumHooks::peeks`](crate::contract::hooks::MediumHooks::peeks).
+    /// Returns true if [`next`](Scheduler::next) must be called again while the link waits for
+    /// tokens; see [`MediumHooks::peeks`](crate::contract::hooks::MediumHooks::peeks).
     fn peeks(&self) -> bool {
         false
     }
     /// Length in bytes of the largest waiting packet, except the head of the queue `on_the_wire`; 0
-    /// if none waits.
+    /// if no packet waits.
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
-    /// Returns true if another flow may reuse the index of this one, with fresh state.
+    /// Returns true if another flow may reuse the index of this flow, with a new state.
     fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool;
     /// Air time that a leaf has used so far, if packets have air times.
     fn air(&self, leaf: FlowId) -> Option<Air> {
@@ -122,7 +122,8 @@ pub trait Inspection {
 
 /// The start of a scheduler, and the transfer of its packets from and to another one.
 pub trait Succession {
-    /// Creates the queues, if it was built [without queues](instance::SchedulerInstance::bare).
+    /// Creates the queues, if the scheduler was built [without
+    /// queues](instance::SchedulerInstance::bare).
     fn start(&mut self, setup: &Setup) {
         let _ = setup;
     }
@@ -139,7 +140,8 @@ pub trait Succession {
         known: Known<'_>,
         now: Time,
     ) -> Option<FlowId>;
-    /// All packets: first the head of the queue `on_the_wire`, then the others in order of arrival.
+    /// Returns all packets: first the head of the queue `on_the_wire`, then the others in order of
+    /// arrival.
     fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
     /// The packet on the wire, which [`next`](Scheduler::next) chose as the head of `queue`.
     fn on_the_wire(&self, queue: FlowId) -> Option<Packet>;
@@ -157,8 +159,8 @@ pub trait HeldScheduler: Sized + Send + 'static {
     fn get(&self) -> &Self::Scheduler;
     /// The scheduler, mutable.
     fn get_mut(&mut self) -> &mut Self::Scheduler;
-    /// Returns true if it may take over from `old` with its queues as they are. Otherwise the
-    /// packets are [inherited](Succession::inherit) one by one.
+    /// Returns true if this scheduler may take over from `old` and keep the queues of `old`.
+    /// Otherwise the packets are [inherited](Succession::inherit) one by one.
     fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
@@ -175,7 +177,8 @@ pub trait HeldScheduler: Sized + Send + 'static {
     ) -> Option<FlowId>;
 }
 
-/// The old scheduler's type is unknown, so packets are taken over one by one.
+/// A scheduler behind a pointer. The old scheduler's type is unknown, so packets are taken over one
+/// by one.
 impl HeldScheduler for Box<dyn Scheduler> {
     type Scheduler = dyn Scheduler;
 

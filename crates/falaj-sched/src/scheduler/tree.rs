@@ -1,13 +1,13 @@
 //! A discipline below each flow of another.
 //!
 //! The discipline above sees one flow for each child, whose head is the packet that the child would
-//! send. It never looks into a child; changes propagate upwards. A child chooses when it becomes
-//! backlogged, when its packet has left, and once more when the discipline above has chosen it. If
-//! it then chooses a packet of another length, or none, the discipline above is informed and asked
-//! again, so that the packet that was checked to fit is the one sent.
+//! send. It never looks into a child; changes propagate upwards. A child chooses a packet when it
+//! becomes backlogged, when its packet has left, and once more when the discipline above has chosen
+//! the child. If the child then chooses a packet of another length, or none, the discipline above
+//! is informed and decides again. So the packet that is sent is the packet that was checked to fit.
 //!
 //! The guarantee of a leaf is that of the inner discipline on a link of the rate that the
-//! discipline above guarantees the child, later by the latency of that guarantee
+//! discipline above guarantees to the child. Its delay is longer by the latency of that guarantee
 //! ([`service_behind`]). It holds if the rate above holds over any interval of backlog
 //! ([`serves_strictly`]); otherwise there is no guarantee.
 //!
@@ -42,29 +42,29 @@ use alloc::vec::Vec;
 /// The packet that a child would send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
-    /// None until a packet arrives.
+    /// No packet until one arrives.
     Empty,
-    /// None before this instant.
+    /// No packet before this instant.
     Held(Time),
     /// The head of the chosen queue.
     Ready,
-    /// That head is on the wire.
+    /// The head of the chosen queue is on the wire.
     Sending,
-    /// That head is to be dropped.
+    /// The head of the chosen queue is to be dropped.
     Rejects,
 }
 
 struct Child {
     server: Box<dyn Scheduler>,
-    /// Its first leaf; those of the next child follow its last.
+    /// Its first leaf. The leaves of the next child follow its last leaf.
     first: u32,
     offer: Offer,
-    /// The queue of its own that it chose last.
+    /// The queue, among the child's own queues, that it chose last.
     chosen: FlowId,
-    /// Its packets and bytes, those on the wire included.
+    /// Numbers of its packets and bytes, including the packet on the wire.
     packets: u32,
     bytes: u32,
-    /// True if it has its own flows.
+    /// True if the child has flows of its own.
     divided: bool,
 }
 
@@ -88,15 +88,15 @@ impl Child {
 /// A discipline, and a scheduler below each of its flows.
 pub struct Tree<D: CompleteDiscipline> {
     discipline: D,
-    /// Holds the heads that are shown to the discipline, no packets.
+    /// Holds only the heads that are shown to the discipline, no other packets.
     heads: Queues<D::State, D::Tag>,
     children: Vec<Child>,
     /// The child of each leaf.
     child_of: Vec<u32>,
     wire: Wire,
-    /// True if the packet on the wire was taken by another tree.
+    /// True if another tree put the packet on the wire.
     inherited: bool,
-    /// `None`: no scheduler below uses labels.
+    /// `None` if no scheduler below uses labels.
     policies: Option<Policies>,
 }
 
@@ -112,7 +112,7 @@ struct Policies {
 
 impl<D: CompleteDiscipline> Tree<D> {
     /// Builds the children of `setup` below `discipline`, which was built from the same setup. For
-    /// a discipline that takes trees whole, `setup` is the [joined](registry::joined) one.
+    /// a discipline that takes trees as a whole, `setup` is the [joined](registry::joined) one.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, ConfigErrors> {
         const { assert_tags_are_set::<D>() };
         let refused = |what: &str| ConfigError {
@@ -178,7 +178,7 @@ impl<D: CompleteDiscipline> Tree<D> {
         child.offer = offer;
         self.heads.flows().show(f, head, (child.packets, child.bytes));
         match (shown, head) {
-            // Its packet has just left: the discipline will ask by itself.
+            // The child's packet has just left: the discipline will examine its head by itself.
             _ if was == Offer::Sending => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
             (shown, head) if shown != head => {
@@ -188,9 +188,9 @@ impl<D: CompleteDiscipline> Tree<D> {
         }
     }
 
-    /// Time at which the first child that holds back its packets has to decide again. A child that
-    /// became held while others were served is discovered only when it is chosen; this is called
-    /// after that.
+    /// Time at which the first child that holds back its packets has to decide again. A child whose
+    /// packets became held while others were served is discovered only when it is chosen. This
+    /// function is called after that.
     fn held_until(&self) -> Time {
         let until =
             |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
@@ -248,7 +248,7 @@ fn divided<D: CompleteDiscipline>(
     })
 }
 
-/// The scheduler of a flow that is just a queue.
+/// The scheduler of a flow that is only a queue.
 fn undivided(
     setup: &Setup,
     flow: &FlowSetup,
@@ -269,7 +269,8 @@ fn undivided(
     Ok(with_aqm::instance(&alone, fifo))
 }
 
-/// The guarantees of all leaves of `setup` under `kind` and the disciplines below its flows.
+/// Returns the guarantees of all leaves of `setup` under `kind` and the disciplines below its
+/// flows.
 pub fn guarantees(
     kind: &str,
     setup: &Setup,
@@ -289,7 +290,7 @@ pub fn guarantees(
     registry::build(kind, setup, Ask(&registry::joined(kind, setup)))?
 }
 
-/// Builds the scheduler of a link, or of a flow: queues alone, or a tree in turn.
+/// Builds the scheduler of a link, or of a flow: queues alone, or a tree.
 pub(super) fn scheduler(
     kind: &str,
     setup: &Setup,
@@ -452,8 +453,8 @@ impl<D: CompleteDiscipline> Scheduler for Tree<D> {
 }
 
 impl<D: CompleteDiscipline> Inspection for Tree<D> {
-    /// The answer of the discipline above. If that decides again, the child that it chooses decides
-    /// again too, and may choose another packet.
+    /// Returns the answer of the discipline above. If that discipline decides again, the child that
+    /// it chooses decides again too, and may choose another packet.
     fn peeks(&self) -> bool {
         self.discipline.peeks()
     }
@@ -572,7 +573,8 @@ mod tests {
     use crate::queues::queue::Limit;
     use crate::units::rate::Rate;
 
-    /// The discipline above a divided flow sees all packets below it, the one on the wire included.
+    /// The discipline above a divided flow sees all packets below it, including the packet on the
+    /// wire.
     #[test]
     fn what_waits_below_a_flow_is_seen_above() {
         let flow = || FlowSetup::new(Values::default(), Limit::Packets(3));

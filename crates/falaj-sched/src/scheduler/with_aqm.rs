@@ -1,9 +1,10 @@
 //! Queues with active queue management: policies in front of a scheduler instance of any
 //! discipline.
 //!
-//! The discipline chooses, the policy decides, the head is taken. If the policy drops the chosen
-//! head, the answer is to drop it, the discipline is informed, and it chooses again. An arriving
-//! packet passes the policy before it joins its queue. Queues without a policy have no extra cost.
+//! The discipline chooses a queue, the policy decides on its head, and the head is sent. If the
+//! policy drops the chosen head, the decision is to drop it; the discipline is informed and chooses
+//! again. An arriving packet passes the policy before it joins its queue. Queues without a policy
+//! have no extra cost.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -29,7 +30,7 @@ use alloc::vec::Vec;
 
 /// A queue and its policy.
 struct Kept {
-    /// `None`: tail drop.
+    /// The state of its policy; `None` for tail drop.
     keeper: Option<AqmState>,
     /// The reason why its flow has no guarantee.
     no_guarantee: Option<NoGuarantee>,
@@ -77,7 +78,7 @@ impl WithAqm {
         }
     }
 
-    /// The head of a queue in the form that its policy needs, if it has one.
+    /// Returns the head of a queue in the form that the policy needs, if the queue has a policy.
     #[inline]
     fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut AqmState, Head)> {
         let first = self.station.first(queue)?;
@@ -91,7 +92,7 @@ impl WithAqm {
         Some((keeper, head))
     }
 
-    /// A packet has left this queue.
+    /// Records that a packet has left this queue.
     #[inline]
     fn left(&mut self, queue: FlowId, now: Time) {
         let kept = &mut self.queues[queue.index()];
@@ -103,8 +104,8 @@ impl WithAqm {
         }
     }
 
-    /// Makes room for a packet by dropping those that wait longest. Returns true if any was
-    /// dropped.
+    /// Makes room for a packet: drops the packets that have waited longest. Returns true if any
+    /// packet was dropped.
     fn make_room(&mut self, packet: &Packet, queue: FlowId, now: Time) -> bool {
         let on_the_wire = self.sending == Some(queue);
         let before = self.evicted.len();
@@ -339,7 +340,7 @@ impl HeldScheduler for WithAqm {
 
 /// The reason why a discipline cannot keep its guarantee to flow `f` of `setup`, with the present
 /// policies. A discipline that sees arrivals counts packets that are dropped later: the packets
-/// behind them leave as late as if those had been sent.
+/// behind them leave as late as if the dropped packets had been sent.
 fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoGuarantee> {
     const HELP: &str =
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
@@ -363,7 +364,7 @@ fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Opt
     }
 }
 
-/// The guarantee of flow `f` of `setup` by its discipline and with the policies of the queues.
+/// Returns the guarantee of flow `f` of `setup` by its discipline, with the policies of the queues.
 pub(crate) fn service<D: CompleteDiscipline>(
     setup: &Setup,
     discipline: &D,
@@ -375,7 +376,7 @@ pub(crate) fn service<D: CompleteDiscipline>(
     }
 }
 
-/// An instance of `discipline`, with the policies of the flows of `setup`, if there are any.
+/// Builds an instance of `discipline`, with the policies of the flows of `setup`, if there are any.
 pub(crate) fn instance<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> Box<dyn Scheduler> {
     match aqm::any(setup) {
         true => Box::new(WithAqm::new(setup, discipline)),

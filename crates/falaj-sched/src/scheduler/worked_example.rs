@@ -20,7 +20,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Three flows with packets of several lengths; the third one arrives a microsecond late.
+/// Three flows with packets of several lengths. The packets of the third flow arrive a microsecond
+/// later.
 pub(crate) const THREE_FLOWS: &[(u64, char, u32)] = &[
     (0, 'A', 2),
     (0, 'A', 2),
@@ -50,12 +51,12 @@ pub(crate) fn setup(largest: u32, flows: impl IntoIterator<Item = Values>) -> Se
     }
 }
 
-/// Setup of flows with a `weight` alone.
+/// Setup of flows that have only a `weight`.
 pub(crate) fn weights(largest: u32, weights: &[u64]) -> Setup {
     setup(largest, weights.iter().map(|&n| values([("weight", Value::Count(n))])))
 }
 
-/// Setup of flows with a `rate` alone, in thousandths of the link's.
+/// Setup of flows that have only a `rate`, in thousandths of the link's rate.
 pub(crate) fn rates(largest: u32, thousandths: &[u64]) -> Setup {
     setup(largest, thousandths.iter().map(|&n| values([("rate", rate(n))])))
 }
@@ -65,12 +66,12 @@ pub(crate) fn values<const N: usize>(named: [(&'static str, Value); N]) -> Value
     named.into_iter().fold(Values::default(), |all, (name, value)| all.with(name, value))
 }
 
-/// A rate in thousandths of the link's.
+/// A rate in thousandths of the link's rate.
 pub(crate) fn rate(thousandths: u64) -> Value {
     Value::Rate(Rate(8_000 * thousandths))
 }
 
-/// A time in microseconds; the link sends one byte in each.
+/// A time in microseconds; the link sends one byte in a microsecond.
 pub(crate) fn time(us: u64) -> Value {
     Value::Span(Span::from_micros(us))
 }
@@ -80,7 +81,7 @@ pub(crate) fn packet(arrival: Time, flow: u32, bytes: u32) -> Packet {
     Packet { handle: 0, bytes, flow: FlowId(flow), arrival }
 }
 
-/// The packets as they are written, in the order of arrivals and then of flows; numbered.
+/// The packets of a written list, numbered, in the order of their arrivals and then of their flows.
 pub(crate) fn packets(written: &[(u64, char, u32)]) -> Vec<Packet> {
     let packet = |&(us, flow, bytes): &(u64, char, u32)| {
         packet(Time::ZERO + Span::from_micros(us), flow as u32 - 'A' as u32, bytes)
@@ -91,10 +92,11 @@ pub(crate) fn packets(written: &[(u64, char, u32)]) -> Vec<Packet> {
     all
 }
 
-/// Departures of `packets` from a link as a pipe implements it: at equal instants the end of a
-/// transmission and the decision after it come first, then an instant that the discipline named,
-/// then arrivals, one by one. A packet that arrives at a free link may therefore leave before
-/// another of the same instant has arrived. `new` is the constructor of the discipline.
+/// Departures of `packets` from a link as a pipe implements it: events at the same instant have an
+/// order. First come the end of a transmission and the decision after it, then an instant that the
+/// discipline named, then arrivals, one by one. A packet that arrives at a free link may therefore
+/// leave before another packet of the same instant has arrived. `new` is the constructor of the
+/// discipline.
 pub(crate) fn departures<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
@@ -113,7 +115,7 @@ pub(crate) fn departures_together<D: CompleteDiscipline>(
     run(setup, new, packets, true)
 }
 
-/// [`departures`] of packets as they are written.
+/// The [`departures`] of a written list of packets, as text.
 pub(crate) fn order<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
@@ -122,7 +124,7 @@ pub(crate) fn order<D: CompleteDiscipline>(
     names(&departures(setup, new, &packets(written)))
 }
 
-/// [`departures_together`] of packets as they are written.
+/// The [`departures_together`] of a written list of packets, as text.
 pub(crate) fn order_together<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
@@ -131,7 +133,7 @@ pub(crate) fn order_together<D: CompleteDiscipline>(
     names(&departures_together(setup, new, &packets(written)))
 }
 
-/// `A1 B1 A2` of the order `A1@2 B1@6 A2@8`.
+/// Removes the instants from an order: `A1@2 B1@6 A2@8` becomes `A1 B1 A2`.
 pub(crate) fn without_instants(order: &str) -> String {
     let names = order.split(' ').map(|departure| departure.split('@').next().expect("a name"));
     names.collect::<Vec<_>>().join(" ")
@@ -162,7 +164,7 @@ fn names(departures: &[(Packet, Sent)]) -> String {
     departures.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// Sends all packets; every query is made twice.
+/// Sends all packets. Each query is made twice and must give the same answer.
 fn run<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,

@@ -2,9 +2,8 @@
 //! opportunities at given instants.
 //!
 //! A link that *serialises* is occupied by a packet for the time of its bits. A *token bucket* lets
-//! packets pass in no time while it has tokens for them; the two differ by the contents of the
-//! bucket. The computation is the same: a bucket of `n` bytes is a wire that may have begun earlier
-//! by the time of `n` bytes.
+//! packets pass at once while it has tokens for them. The computation is the same for both: a
+//! bucket of `n` bytes is a wire that may have begun earlier by the transmission time of `n` bytes.
 
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::units::rate::{BIT_NANOS, Rate};
@@ -15,15 +14,15 @@ use alloc::vec::Vec;
 /// The way a link turns bytes into time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Capacity {
-    /// A packet occupies it for the time of its length.
+    /// A packet occupies the link for the transmission time of its bytes.
     #[default]
     Serialise,
     /// Packets pass at once while tokens last: at most this number of bytes, which are available at
     /// the start.
     TokenBucket(u64),
-    /// Its rate changes.
+    /// The rate of the link changes over time.
     Steps(Arc<Steps>),
-    /// It carries a number of bytes at certain instants and nothing between.
+    /// The link carries a number of bytes at certain instants, and nothing in between.
     Opportunities(Arc<Opportunities>),
 }
 
@@ -49,14 +48,15 @@ impl Capacity {
 pub struct Steps {
     /// Rates, each with the instant from which it holds; the first holds from the beginning.
     steps: Vec<(Time, Rate)>,
-    /// Time after which the sequence repeats; `None`: the last rate stays.
+    /// Time after which the sequence repeats; `None` if the last rate stays.
     period: Option<Span>,
 }
 
 impl Steps {
-    /// Rates, each from an instant on, in order; the first also holds before. `None` if there are
-    /// none, if two have the same instant, if one comes after the `period`, or if nothing would be
-    /// carried from some instant on.
+    /// Creates a sequence of rates, each with the instant from which it holds, in order. The first
+    /// rate also holds before its instant. Returns `None` if there are no rates, if two have the
+    /// same instant, if one comes after the `period`, or if the rate would be zero for ever from
+    /// some instant on.
     pub fn new(mut steps: Vec<(Time, Rate)>, period: Option<Span>) -> Option<Steps> {
         let ordered = steps.windows(2).all(|w| w[0].0 < w[1].0);
         let first = steps.first_mut()?;
@@ -75,14 +75,16 @@ impl Steps {
         (rates().min().unwrap_or(Rate(0)), rates().max().unwrap_or(Rate(0)))
     }
 
-    /// The mean over a period; without one, over the changes and an equal time of the last rate.
+    /// The mean rate over a period. Without a period, it is the mean over the time until the last
+    /// change, and an equal time at the last rate.
     pub fn mean(&self) -> Rate {
         let last = self.steps.last().map_or(0, |s| s.0.0);
         let whole = self.period.map_or(last.max(1).saturating_mul(2), |p| p.0);
         Rate(u64::try_from(self.work(whole) / u128::from(whole)).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Work from the beginning over this time, which ends after the last change.
+    /// Work from the beginning until `whole`, which is after the last change. In bytes times
+    /// [`BIT_NANOS`].
     fn work(&self, whole: u64) -> u128 {
         let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([whole]);
         self.steps
@@ -126,15 +128,15 @@ impl Steps {
         (self.steps[next - 1].1, until)
     }
 
-    /// Time at which `work` (bytes times [`BIT_NANOS`]) that begins at `start` is done; and the
-    /// rest of it then, of less than a nanosecond.
+    /// Returns the time at which `work` (bytes times [`BIT_NANOS`]) that begins at `start` is done,
+    /// rounded down, and the rest of the work at that time, less than a nanosecond.
     pub(crate) fn send(&self, work: u64, start: Time) -> (Time, u64) {
         let (mut work, mut now) = (u128::from(work), start);
         if let Some(period) = self.period
             && work > 0
         {
-            // Whole periods at once; a rest above zero remains, so the end is where the work is
-            // done.
+            // Whole periods are skipped at once. A rest above zero remains, so that the end is the
+            // instant at which the work is done.
             let rounds = (work - 1) / self.work(period.0);
             work -= rounds * self.work(period.0);
             now += period * u64::try_from(rounds).unwrap_or(u64::MAX);
@@ -147,7 +149,8 @@ impl Steps {
             let rate = u128::from(rate.0);
             let done = rate * u128::from(until.0 - now.0);
             if work < done {
-                // Below the time until then, and the rest is below the rate.
+                // The quotient is less than the time until the next change, and the remainder is
+                // less than the rate.
                 return (now + Span((work / rate) as u64), (work % rate) as u64);
             }
             (work, now) = (work - done, until);
@@ -158,18 +161,18 @@ impl Steps {
     }
 }
 
-/// Instants at which a link carries up to this number of bytes each; unused bytes are lost.
+/// Instants at each of which a link carries up to `bytes` bytes. Unused bytes are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Instants within a period, in order; none later than its end.
+    /// Instants within a period, in order; none is later than its end.
     at: Vec<Time>,
     period: Span,
     bytes: u32,
 }
 
 impl Opportunities {
-    /// Opportunities at these instants of each period, in order. `None` if there are none, the last
-    /// is after the period, or one of them carries no bytes.
+    /// Creates opportunities at these instants of each period, in order. Returns `None` if there
+    /// are no instants, if the last one is after the period, or if `bytes` is zero.
     pub fn new(at: Vec<Time>, period: Span, bytes: u32) -> Option<Opportunities> {
         let good = at.is_sorted() && at.last()?.0 <= period.0 && period.0 > 0 && bytes > 0;
         good.then_some(Opportunities { at, period, bytes })
@@ -192,7 +195,7 @@ impl Opportunities {
 
     /// Number of the first opportunity that is not before `start`.
     fn first(&self, start: Time) -> u64 {
-        // The last of a round may coincide with the start of the next one.
+        // The last opportunity of a period may coincide with the start of the next period.
         let round = start.0.saturating_sub(1) / self.period.0;
         let within = start.0 - round * self.period.0;
         round * self.at.len() as u64 + self.at.partition_point(|t| t.0 < within) as u64
@@ -226,7 +229,7 @@ impl Shape {
     }
 }
 
-/// Carries `bytes` from `start` on; returns the time of the last one.
+/// Carries `bytes` from `start` on; returns the time of the last byte.
 pub(crate) fn carry(
     all: &Opportunities,
     number: &mut u64,
@@ -246,8 +249,8 @@ pub(crate) fn carry(
     all.time(*number)
 }
 
-/// The number of `bytes` that opportunities after `now` carry; the last bytes go by this
-/// opportunity, of which `used` are used.
+/// Returns how many of `bytes` are carried by opportunities after `now`. The last bytes are carried
+/// by the opportunity `number`, of which `used` bytes are used.
 pub(crate) fn left(all: &Opportunities, number: u64, used: u32, bytes: u32, now: Time) -> u32 {
     let (mut left, mut number, mut carried) = (0, number, used);
     while left < bytes && all.time(number) > now {
@@ -261,7 +264,7 @@ pub(crate) fn left(all: &Opportunities, number: u64, used: u32, bytes: u32, now:
     left
 }
 
-/// Returns true if this opportunity is over by `now`.
+/// Returns true if the opportunity `number` is before `now`.
 pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
     all.time(number) < now
 }
@@ -278,18 +281,19 @@ mod tests {
 
     #[test]
     fn a_bucket_differs_from_a_wire_by_what_it_holds() {
-        let rate = Rate::from_mbit(8); // 1 byte in a microsecond
+        let rate = Rate::from_mbit(8); // 1 byte takes a microsecond
         let mut wire = Wire::new(rate);
         let mut bucket = Wire::of(rate, &Capacity::TokenBucket(3000));
         let (mut on_the_wire, mut of_the_bucket) = (Time::ZERO, Time::ZERO);
-        // Two pass at once; from then on each is earlier by the contents of the bucket.
+        // Two packets pass at once. From then on each packet is earlier by the contents of the
+        // bucket.
         for n in 0..100 {
             on_the_wire = wire.send(1500, on_the_wire);
             of_the_bucket = bucket.send(1500, of_the_bucket);
             let earlier = Span::from_micros(3000);
             assert_eq!(of_the_bucket, Time(on_the_wire.0.saturating_sub(earlier.0)), "{n}");
         }
-        // After 1 ms of rest there is 1 kB of tokens, after a long rest the whole bucket.
+        // After 1 ms of rest there is 1 kB of tokens, after a long rest the bucket is full.
         let now = of_the_bucket + Span::from_millis(1);
         assert_eq!(bucket.send(1000, now), now);
         assert_eq!(bucket.send(1500, now), now + Span::from_micros(1500));
@@ -302,32 +306,33 @@ mod tests {
 
     #[test]
     fn a_packet_across_a_step_ends_at_the_right_nanosecond() {
-        // 8 Mbit/s for 1 ms, nothing for 2 ms, 4 Mbit/s for 3 ms, and again.
+        // 8 Mbit/s for 1 ms, nothing for 2 ms, 4 Mbit/s for 3 ms, and so on.
         let steps =
             vec![(ms(0), Rate::from_mbit(8)), (ms(1), Rate(0)), (ms(3), Rate::from_mbit(4))];
         let steps = Steps::new(steps, Some(Span::from_millis(6))).unwrap();
         assert_eq!(steps.range(), (Rate(0), Rate::from_mbit(8)));
         assert_eq!(steps.mean(), Rate(20_000_000 / 6));
         let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
-        // 500 B in the first half of a millisecond; 600 B more: 500 until 1 ms, 100 from 3 ms on at
-        // half the rate.
+        // 500 B take the first half of a millisecond. Of 600 B more, 500 B leave until 1 ms, and
+        // 100 B from 3 ms on at half the rate.
         let first = wire.send(500, Time::ZERO);
         assert_eq!(first, Time(500_000));
         let second = wire.send(600, first);
         assert_eq!(second, ms(3) + Span::from_micros(200));
-        // 1400 B until 6 ms, at which the wire is free to the nanosecond.
+        // 1400 B take until 6 ms; at this nanosecond the wire becomes free.
         let third = wire.send(1400, second);
         assert_eq!(third, ms(6));
         assert_eq!(wire.send(250, third), ms(6) + Span::from_micros(250));
         // A transmission that begins at a rate of zero waits.
         assert_eq!(wire.send(2, ms(8)), ms(9) + Span::from_micros(4));
-        // A packet of several periods: 2500 B in each.
+        // A packet that takes several periods of 2500 B each.
         assert_eq!(wire.send(25_000, ms(12)), ms(72));
     }
 
     #[test]
     fn steps_do_not_drift() {
-        // Odd rates and lengths, back to back: the sum is the exact one, rounded down.
+        // Packets back to back, with odd rates and lengths: the end of the last one is the exact
+        // time, rounded down.
         let (a, b) = (Rate::from_bits(3_333_333), Rate::from_bits(7_777_777));
         let steps =
             Steps::new(vec![(Time(0), a), (Time(1_234_567), b)], Some(Span(3_456_789))).unwrap();
@@ -351,19 +356,19 @@ mod tests {
 
     #[test]
     fn a_trickle_takes_long_to_send_and_not_to_compute() {
-        // A bit a second, for a nanosecond of two.
+        // One bit per second during every second nanosecond.
         let steps =
             Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
         let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
-        // The last of its nanoseconds is followed by one without capacity.
+        // After the last nanosecond of the transmission there is a nanosecond without capacity.
         assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
         assert_eq!(wire.send(1, Time(u64::MAX - 5)), Time::NEVER);
     }
 
-    /// For any old and new capacity, the remaining bytes of a packet are sent by the new one.
+    /// For any old and new capacity, the new capacity sends the remaining bytes of a packet.
     #[test]
     fn the_rest_of_a_packet_goes_by_the_new_capacity() {
-        // A byte in a microsecond, or two.
+        // One byte in a microsecond, or two bytes.
         let (slow, fast) = (Rate::from_mbit(8), Rate::from_mbit(16));
         let steps = Capacity::Steps(Arc::new(
             Steps::new(
@@ -381,7 +386,7 @@ mod tests {
         };
         let serialise = || wire(fast, &Capacity::Serialise);
 
-        // 500 of 1,500 B have left by 500 us; 500 are sent until 1 ms, and 500 from 3 ms on.
+        // 500 of 1,500 B have left by 500 us; the rest is 500 B until 1 ms, and 500 B from 3 ms on.
         let mut old = wire(slow, &steps);
         let end = old.send(1_500, Time::ZERO);
         assert_eq!(end, ms(4));
@@ -390,7 +395,8 @@ mod tests {
         let (_, end) = change(&old, serialise(), 1_500, ms(4), ms(2));
         assert_eq!(end, Some(Time(2_250_000)), "500 B are left while nothing goes");
 
-        // And the other way round: 1,000 of 2,000 B by steps, from 500 us on.
+        // The change in the other direction: from 500 us on, the last 1,000 of 2,000 B follow the
+        // steps.
         let mut old = serialise();
         let end = old.send(2_000, Time::ZERO);
         let (new, end) = change(&old, wire(slow, &steps), 2_000, end, Time(500_000));
@@ -412,7 +418,7 @@ mod tests {
         let (_, end) = change(&old, wire(slow, &opportunities), 2_000, end, Time(250_000));
         assert_eq!(end, Some(ms(2)));
 
-        // With an equal capacity it ends as planned, to the fraction of a nanosecond.
+        // With an equal capacity the transmission ends as planned, to the fraction of a nanosecond.
         let mut old = wire(Rate(3_000_000), &Capacity::Serialise);
         let end = old.send(500, Time::ZERO);
         let same = wire(Rate(3_000_000), &Capacity::Serialise);
@@ -420,25 +426,25 @@ mod tests {
         assert_eq!((told, same.send(500, end)), (Some(end), old.send(500, end)));
     }
 
-    /// A bucket that waits for tokens waits by the new rate, and keeps its tokens.
+    /// After a change, a bucket keeps its tokens, and fills at the new rate.
     #[test]
     fn tokens_are_those_that_there_were() {
         let bucket = |rate, bytes| Wire::of(rate, &Capacity::TokenBucket(bytes));
-        let fast = Rate::from_mbit(8); // 1 byte in a microsecond
+        let fast = Rate::from_mbit(8); // 1 byte takes a microsecond
         let mut old = bucket(fast, 3_000);
         assert_eq!(old.send(2_000, Time::ZERO), Time::ZERO, "1,000 are left");
-        // A bit in a second: the same tokens, and hours for more.
+        // One bit per second: the tokens stay the same, and more tokens take hours.
         let (mut new, _) = bucket(Rate(1), 3_000).migrate_from(old, None, Time::ZERO);
         assert_eq!(new.waits_for_tokens(1_000, Time::ZERO), None);
         let end = new.send(1_500, Time::ZERO);
         assert_eq!(end, Time::ZERO + Span::from_secs(4_000));
-        // Back again after a second, in which a bit's tokens were added.
+        // Back to the fast rate after a second, in which the tokens of one bit were added.
         let sending = OnTheWire { bytes: 1_500, end };
         let now = Time::ZERO + Span::from_secs(1);
         let (mut back, end) = bucket(fast, 3_000).migrate_from(new, Some(sending), now);
         assert_eq!(end, Some(now + Span(499_875)));
         assert_eq!(back.send(1_000, now + Span::from_millis(1)), now + Span(1_499_875));
-        // A smaller bucket keeps no more than its size, and a larger one fills.
+        // A smaller bucket keeps at most its size; a larger bucket keeps the tokens and fills.
         let (mut small, _) = bucket(fast, 100).migrate_from(bucket(fast, 3_000), None, now);
         assert_eq!((small.send(100, now), small.send(1, now)), (now, now + Span(1_000)));
         let (mut large, _) = bucket(fast, 5_000).migrate_from(bucket(fast, 3_000), None, now);
@@ -451,13 +457,14 @@ mod tests {
             Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
         assert_eq!(all.mean(), Rate(9_000_000));
         let mut wire = Wire::of(all.mean(), &Capacity::Opportunities(Arc::new(all)));
-        // Two at 1 ms; the rest of the second opportunity is available to the next packet, at that
-        // instant only.
+        // The packet uses two opportunities at 1 ms. The rest of the second opportunity is
+        // available to the next packet, at that instant only.
         assert_eq!(wire.send(1500, Time::ZERO), ms(1));
         assert_eq!(wire.send(1000, ms(1)), ms(1));
         assert_eq!(wire.send(500, ms(1)), ms(1));
         assert_eq!(wire.send(100, ms(1)), ms(4));
-        // Across the end of a period; its last opportunity is at the start of the next one.
+        // The packet crosses the end of a period: the last opportunity of that period is at the
+        // start of the next period.
         assert_eq!(wire.send(3000, ms(4)), ms(5));
         assert_eq!(wire.send(1, ms(6)), ms(8));
         assert_eq!(wire.send(1, ms(8)), ms(8));

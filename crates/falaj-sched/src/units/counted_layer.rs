@@ -3,16 +3,17 @@
 /// The layer at which a link counts a packet's bytes, for rates, queues,
 /// quanta and sizes alike.
 ///
-/// Lengths here are those of UDP over IPv4 without options; another protocol's payload is counted
-/// as if its headers were as long. A VLAN tag is not counted at any layer: `tc` does not count it
-/// either, and a link accounts a tagged packet as one without a tag.
+/// Header lengths are those of UDP over IPv4 without options. The payload of another protocol is
+/// counted as if its headers had the same lengths. A VLAN tag is not counted at any layer: `tc`
+/// does not count it either, and a link accounts a tagged packet as one without a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CountedLayer {
-    /// The transport's payload: 28 bytes less than the IP packet.
+    /// The payload of the transport protocol: 28 bytes less than the IP packet.
     Payload,
     /// The IP packet.
     Ip,
-    /// The Ethernet frame without its check sequence: 14 bytes more, as `tc` counts.
+    /// The Ethernet frame without its check sequence: 14 bytes more than the IP packet, as `tc`
+    /// counts.
     #[default]
     L2,
     /// The bytes that occupy the wire: frame, check sequence (4), preamble (8) and gap (12), at
@@ -20,13 +21,13 @@ pub enum CountedLayer {
     L1,
 }
 
-/// IPv4 and UDP headers.
+/// Length of the IPv4 and UDP headers in bytes.
 const IP_UDP: u32 = 28;
-/// The Ethernet header.
+/// Length of the Ethernet header in bytes.
 const ETHERNET: u32 = 14;
-/// Check sequence, preamble, gap between frames.
+/// Check sequence, preamble, and gap between frames, in bytes.
 const WIRE: u32 = 24;
-/// The shortest frame with its check sequence, preamble and gap.
+/// The shortest frame with its check sequence, preamble and gap, in bytes.
 const WIRE_LEAST: u32 = 84;
 
 impl CountedLayer {
@@ -63,8 +64,8 @@ impl CountedLayer {
         }
     }
 
-    /// The length of the IP packet that is accounted as `accounted` bytes; the longest one where
-    /// padding makes several lengths equal.
+    /// The length of the IP packet that is accounted as `accounted` bytes; the longest one if
+    /// padding gives several lengths the same count.
     pub const fn to_ip(self, accounted: u32) -> u32 {
         match self {
             CountedLayer::Payload => accounted.saturating_add(IP_UDP),
@@ -80,7 +81,8 @@ impl CountedLayer {
     }
 
     /// The UDP payload of the datagram (over IPv4) that is accounted as `accounted` bytes; the
-    /// longest one where padding makes several equal; `None` if there is no such datagram.
+    /// longest one if padding gives several lengths the same count. Returns `None` if there is no
+    /// such datagram.
     pub const fn udp_payload(self, accounted: u32) -> Option<u32> {
         let overhead = match self {
             CountedLayer::Payload => 0,

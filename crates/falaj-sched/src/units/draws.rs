@@ -1,7 +1,7 @@
-//! Random numbers as a keyed hash of their index: the same seed, the same draws.
+//! Random numbers as a keyed hash of their index: the same seed gives the same draws.
 
-/// The finaliser of SplitMix64 (Stafford's variant 13): a bijection whose
-/// every output bit depends on every input bit.
+/// The finaliser of SplitMix64 (Stafford's variant 13): a bijection in which each output bit
+/// depends on each input bit.
 #[inline]
 pub const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -9,7 +9,7 @@ pub const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers: of a queue, a flow, or a whole discipline. A copy continues
+/// A stream of random numbers, for a queue, a flow, or a whole discipline. A copy continues
 /// independently, from the position of the original.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draws {
@@ -18,12 +18,12 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The draws of `element` under `seed`, from the first on. Elements of one seed have
-    /// independent streams.
+    /// Creates the stream of `element` under `seed`. Elements under the same seed have independent
+    /// streams.
     pub const fn new(seed: u64, element: u64) -> Draws {
         Draws { key: mix(mix(seed) ^ element), index: 0 }
     }
-    /// The next number: uniform over all of `u64`.
+    /// Returns the next number: uniform over all of `u64`.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         self.index += 1;

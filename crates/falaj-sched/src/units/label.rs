@@ -1,5 +1,5 @@
-//! Information on a packet beyond its length, for queue management: if it may be marked instead of
-//! dropped, its connection, and how early it is.
+//! Information on a packet beyond its length, for active queue management: whether it may be marked
+//! instead of dropped, its connection, and how early it is.
 
 use crate::units::time::Span;
 
@@ -7,12 +7,12 @@ use crate::units::time::Span;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
-    /// Not ECN-capable: it has to be dropped.
+    /// Not ECN-capable: the packet can only be dropped.
     #[default]
     Not = 0,
     /// ECN-capable with frequent marks (L4S, RFC 9331).
     Ect1 = 1,
-    /// ECN-capable; a mark counts as a loss.
+    /// ECN-capable: the sender treats a mark like a loss.
     Ect0 = 2,
     /// Marked already: congestion experienced.
     Ce = 3,
@@ -28,25 +28,26 @@ impl Ecn {
             _ => Ecn::Ce,
         }
     }
-    /// Returns true if it may be marked.
+    /// Returns true if the packet may be marked.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Ecn::Not)
     }
 }
 
-/// Information passed before a packet arrives.
+/// Information on a packet, which is passed before the packet arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
-    /// Its ECN bits.
+    /// The packet's ECN bits.
     pub ecn: Ecn,
     /// A number that packets of one connection have in common.
     pub connection: u64,
-    /// Time by which it left the previous pipe before the latest time guaranteed there: a
-    /// delay-jitter regulator holds it that much longer.
+    /// Time by which the packet left the previous pipe before its latest guaranteed time there. A
+    /// delay-jitter regulator holds the packet for this time.
     pub earliness: Span,
-    /// Time that it has waited already, under another discipline before a change.
+    /// Time that the packet has already waited under the previous discipline, before a change.
     pub waited: Span,
 }
 
-/// Labels of waiting packets by their handles, queried when they move to another discipline.
+/// Function that returns the label of a waiting packet, given its handle. It is called when packets
+/// move to another discipline.
 pub type Known<'a> = &'a dyn Fn(u32) -> Label;

@@ -1,6 +1,6 @@
-//! The units that everything else counts in: instants and spans, rates, the capacity of a link and
-//! the time of its bytes, the layer whose bytes a link counts, probabilities, random numbers by key
-//! and index, and labels of packets. Integers throughout.
+//! The units of all other modules: instants and spans, rates, the capacity of a link and the
+//! transmission time of bytes, the layer whose bytes a link counts, probabilities, random numbers
+//! by key and index, and labels of packets. All numbers are integers.
 
 pub mod capacity;
 pub mod counted_layer;

@@ -2,17 +2,17 @@
 
 use core::fmt;
 
-/// A probability: a multiple of 2^-64, or one.
+/// A probability: a multiple of 2^-64, or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability(u64);
 
 impl Probability {
     /// Probability zero.
     pub const NEVER: Probability = Probability(0);
-    /// Probability one.
+    /// Probability 1.
     pub const ALWAYS: Probability = Probability(u64::MAX);
 
-    /// `numerator / denominator`; one if that is 1 or more.
+    /// `numerator / denominator`, at most 1.
     pub const fn of(numerator: u64, denominator: u64) -> Probability {
         if numerator >= denominator {
             return Probability::ALWAYS;
@@ -20,7 +20,7 @@ impl Probability {
         Probability((((numerator as u128) << 64) / denominator as u128) as u64)
     }
 
-    /// Returns true if the event happens, by this draw.
+    /// Returns true if the event happens. `draw` is a random number.
     #[inline]
     pub fn hits(self, draw: u64) -> bool {
         draw < self.0 || self == Probability::ALWAYS
@@ -32,7 +32,7 @@ impl Probability {
         Probability(self.0.saturating_add(other.0))
     }
 
-    /// The probability in units of 2^-64; for probability one, the largest number.
+    /// The probability in units of 2^-64; for probability 1, the largest `u64`.
     #[inline]
     pub fn of_all(self) -> u64 {
         self.0
@@ -54,7 +54,7 @@ impl Probability {
 }
 
 impl fmt::Display for Probability {
-    /// In percent, to the digits that users write.
+    /// Writes the probability in percent, in the form that users write.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = alloc::format!("{:.9}", self.as_f64() * 100.0);
         f.pad(&alloc::format!("{}%", text.trim_end_matches('0').trim_end_matches('.')))

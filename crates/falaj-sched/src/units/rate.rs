@@ -5,12 +5,12 @@ use crate::units::time::{Span, Time};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Bits per second. `Rate::UNLIMITED` sends everything in no time.
+/// Bits per second. `Rate::UNLIMITED` sends any packet in zero time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// A link that takes no time to send.
+    /// Rate of a link whose transmissions take zero time.
     pub const UNLIMITED: Rate = Rate(u64::MAX);
 
     /// `n` bits per second.
@@ -46,7 +46,8 @@ impl Rate {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
     /// Number of packets of `bytes` that fit in `span` one after the other. Virtual links send at
-    /// least this number of them in a phase, whatever fraction of a nanosecond came before.
+    /// least this number of packets in a phase, whatever fraction of a nanosecond is left from
+    /// earlier packets.
     pub fn packets_within(self, bytes: u64, span: Span) -> u64 {
         self.bytes_within(span) / bytes.max(1)
     }
@@ -82,27 +83,30 @@ impl fmt::Debug for Rate {
     }
 }
 
-/// One byte lasts `BIT_NANOS / rate` nanoseconds.
+/// Bits of a byte times nanoseconds of a second: one byte takes `BIT_NANOS / rate` nanoseconds.
 pub const BIT_NANOS: u64 = 8_000_000_000;
 
-/// The wire of a link: its rate, and the fraction of a nanosecond by which the last transmission
-/// really ended later than its integer end. Transmissions without gaps therefore never drift: after
-/// any number of them the end is the exact one, rounded down.
+/// The wire of a link: its rate, and the fraction of a nanosecond by which the exact end of the
+/// last transmission is later than its integer end. So rounding errors of transmissions without
+/// gaps do not accumulate: after any number of transmissions, the end is the exact time, rounded
+/// down.
 #[derive(Clone, Debug)]
 pub struct Wire {
     rate: Rate,
     /// End of the last transmission.
     end: Time,
-    /// Its remainder, in units of `1 / rate` nanoseconds; below `rate`.
+    /// The fraction of a nanosecond after `end`, in units of `1 / rate` nanoseconds; less than
+    /// `rate`.
     rest: u64,
-    /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
+    /// `(2^64 - 1) / rate`, rounded down: it replaces a division by a multiplication for each
+    /// packet.
     inverse: u64,
-    /// True if the rate is unlimited, or the capacity has a shape: the time then does not follow
-    /// from the rate.
+    /// True if the rate is unlimited, or the capacity has a shape. The transmission time then does
+    /// not follow from the rate.
     apart: bool,
     shape: Option<Box<Shape>>,
-    /// The last part of a transmission, whose length does not follow from the rate: its end, and
-    /// its length. It belongs to the last transmission if that ends with it.
+    /// The end and the length of the last part of a transmission, if its length does not follow
+    /// from the rate. It belongs to the last transmission if both end at the same time.
     fixed: (Time, Span),
 }
 
@@ -130,7 +134,7 @@ impl Wire {
         Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
     }
 
-    /// A wire that continues from another, with this rate and capacity. Returns it, and the new
+    /// Continues from the wire `old` with this rate and capacity. Returns the wire, and the new
     /// time of the last bit of the packet on the wire: the bits that are left at `now` are sent at
     /// the new rate. Tokens are taken over.
     pub fn migrate_from(
@@ -159,7 +163,7 @@ impl Wire {
         (self, Some(end))
     }
 
-    /// Returns true if bytes take the same time on both, at any instant.
+    /// Returns true if bytes take the same time on both wires, at any instant.
     fn carries_like(&self, other: &Wire) -> bool {
         let alike = match (self.shape.as_deref(), other.shape.as_deref()) {
             (None, None) => true,
@@ -174,8 +178,8 @@ impl Wire {
         alike && self.rate == other.rate
     }
 
-    /// The rest at `now` of a transmission of `bytes` whose last bit would leave at `end`, in bytes
-    /// times [`BIT_NANOS`].
+    /// Returns the work that is left at `now` of a transmission of `bytes` whose last bit would
+    /// leave at `end`. In bytes times [`BIT_NANOS`].
     fn work_left(&self, bytes: u32, end: Time, now: Time) -> u64 {
         let whole = u128::from(bytes) * u128::from(BIT_NANOS);
         let left = match self.shape.as_deref() {
@@ -221,7 +225,7 @@ impl Wire {
         }
     }
 
-    /// The wire is empty: the bucket takes the tokens of the other one, up to its size.
+    /// Takes over the tokens of `old`, up to the size of the bucket. The wire must be empty.
     fn take_tokens(&mut self, old: &Wire, now: Time) {
         let work = |span: Span, rate: Rate| u128::from(span.0) * u128::from(rate.0);
         self.end = match (self.shape.as_deref(), old.shape.as_deref()) {
@@ -237,12 +241,13 @@ impl Wire {
         };
     }
 
-    /// The last part of the last transmission, whose length does not follow from the rate.
+    /// Length of the last part of the last transmission, if its length does not follow from the
+    /// rate; otherwise zero.
     pub fn fixed_part(&self) -> Span {
         if self.fixed.0 == self.end { self.fixed.1 } else { Span::ZERO }
     }
 
-    /// The rate now.
+    /// The current rate.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -256,9 +261,9 @@ impl Wire {
         }
     }
 
-    /// Upper bound on the time of a transmission of `bytes`: rounded up, so that a packet that is
-    /// checked to fit does fit, at any start. If the capacity varies, the bound is that of its mean
-    /// rate.
+    /// Upper bound on the time of a transmission of `bytes`: rounded up, so that a packet that
+    /// passes a check for enough time always has enough, whatever its start. If the capacity
+    /// varies, the result is the time at the mean rate.
     #[inline]
     pub fn airtime(&self, bytes: u32) -> Span {
         if self.rate.is_unlimited() {
@@ -268,14 +273,15 @@ impl Wire {
         Span(nanos + u64::from(rest > 0))
     }
 
-    /// Transmission time of `bytes` after a fraction of a nanosecond, `rest / rate`; rounded down.
+    /// Transmission time of `bytes` plus a fraction of a nanosecond, `rest / rate`; the sum is
+    /// rounded down.
     #[inline]
     pub fn airtime_after(&self, rest: u64, bytes: u32) -> Span {
         Span(self.divide(u64::from(bytes) * BIT_NANOS + rest).0)
     }
 
     /// End of a transmission of `bytes` that starts at `start`, as [`send`](Wire::send) would
-    /// return it. If the capacity varies, it is an upper bound at the mean rate.
+    /// return it. If the capacity varies, it is an upper bound for the mean rate.
     #[inline]
     pub fn end_of(&self, bytes: u32, start: Time) -> Time {
         if self.apart {
@@ -292,7 +298,7 @@ impl Wire {
     }
 
     /// Quotient and remainder of `work` by the rate. `inverse` is at least `2^64 / rate - 1`, so
-    /// the product is short by less than one, and the rounded product by one at most.
+    /// the product is too small by less than 1, and the rounded product by at most 1.
     #[inline]
     fn divide(&self, work: u64) -> (u64, u64) {
         let quotient = ((u128::from(work) * u128::from(self.inverse)) >> 64) as u64;
@@ -317,19 +323,20 @@ impl Wire {
         self.end
     }
 
-    /// On a link with tokens: the time at which those for `bytes` are available, if that is later
-    /// than `now` and nothing is sent before. A full bucket lets a packet larger than it begin.
+    /// On a token bucket, returns the time at which the tokens for `bytes` are available, if that
+    /// is later than `now` and nothing is sent before. A packet larger than the bucket may begin
+    /// when the bucket is full.
     pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
         let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
-        // `end` is ahead of the last transmission by at most the credit, as it is the time at which
-        // the bucket is full.
+        // `end` is ahead of the last transmission by at most the credit, because `end` is the time
+        // at which the bucket is full.
         let (nanos, _) = self.divide(u64::from(bytes) * BIT_NANOS + self.rest);
         let there = Time((self.end + Span(nanos)).0.saturating_sub(credit.0));
         Some(there.min(self.end)).filter(|&then| then > now)
     }
 
     /// Returns true if an idle wire would send in the same way from `now` on: its transmissions are
-    /// over, and a bucket is full.
+    /// over, and its token bucket, if it is one, is full.
     pub fn is_rested(&self, now: Time) -> bool {
         match self.shape.as_deref() {
             Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),
@@ -337,7 +344,8 @@ impl Wire {
         }
     }
 
-    /// Time at which its transmissions are over; for a bucket, the time at which it is full.
+    /// Time at which the wire's transmissions are over; for a token bucket, the time at which it is
+    /// full.
     pub fn ended(&self) -> Time {
         self.end
     }
@@ -394,7 +402,8 @@ mod tests {
 
     #[test]
     fn back_to_back_transmissions_do_not_drift() {
-        // 3 Mbit/s, 500 B: 4000/3 us each; ten million of them are exact.
+        // At 3 Mbit/s a packet of 500 B takes 4000/3 us. The total time of ten million packets is
+        // exact.
         let mut wire = Wire::new(Rate::from_mbit(3));
         let mut t = Time::ZERO;
         for n in 1..=10_000_000u64 {

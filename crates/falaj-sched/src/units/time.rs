@@ -1,5 +1,5 @@
-//! Integer time. An instant is nanoseconds since the engine's start, a span is
-//! nanoseconds; there is no floating point and no clock here.
+//! Integer time. An instant is a number of nanoseconds since the engine's start, a span is a number
+//! of nanoseconds. There is no floating point and no clock here.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
@@ -15,7 +15,7 @@ pub struct Span(pub u64);
 impl Time {
     /// The engine's start.
     pub const ZERO: Time = Time(0);
-    /// Later than any event.
+    /// An instant later than any event.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// Time passed since `earlier`, zero if that lies in the future.
@@ -23,7 +23,7 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// Earlier by `span`, but not before [`Time::ZERO`].
+    /// The instant earlier by `span`, but not before [`Time::ZERO`].
     pub fn before(self, span: Span) -> Time {
         Time(self.0.saturating_sub(span.0))
     }
@@ -51,11 +51,11 @@ impl Span {
     pub const fn from_secs(n: u64) -> Span {
         Span(n * 1_000_000_000)
     }
-    /// In seconds, for display and statistics only.
+    /// The length in seconds, for display and statistics only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// In microseconds, for display and statistics only.
+    /// The length in microseconds, for display and statistics only.
     pub fn as_micros_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
@@ -129,7 +129,8 @@ impl core::iter::Sum for Span {
 }
 
 impl fmt::Display for Span {
-    /// In the form that users write: `0s`, `870ns`, `121.12us`, `3.1ms`, `2s`; never rounded.
+    /// Writes the time in the form that users write: `0s`, `870ns`, `121.12us`, `3.1ms`, `2s`;
+    /// never rounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name, digits) = match self.0 {
             0 => (1, "s", 0),

@@ -1,8 +1,10 @@
-//! The time from a change of a weight over HTTP to the first packets on the wire that follow it.
+//! The time from a change of a weight over HTTP to the first packets on the wire that are sent by
+//! the new weight.
 //!
 //! Two adapters are always backlogged with packets of one size. While their weights are equal,
-//! their packets alternate; with eight times the weight one of them sends several in a row. So the
-//! first packets in a row, or the first that alternate again, are those after the change.
+//! their packets alternate; with eight times the weight, one of them sends several packets in a
+//! row. So the first packets in a row, or the first packets that alternate again, are sent by the
+//! new weight.
 
 use super::fixture::{Fixture, Outside, adapter_of, ask, unit};
 use anyhow::{Context, Result, ensure};
@@ -14,14 +16,16 @@ use std::time::{Duration, Instant};
 
 const ADAPTERS: u32 = 16;
 const PAYLOAD: usize = 958;
-/// Packets that each of the two sends in a millisecond; the link carries 12.5 in all.
+/// Packets that each of the two adapters sends in a millisecond. The link carries 12.5 packets in a
+/// millisecond.
 const BATCH: u32 = 13;
-/// A run of this number of packets of one adapter does not occur while weights are equal.
+/// Number of packets in a row of one adapter that does not occur while the weights are equal.
 const ROW: usize = 4;
 
 /// The result of the measurement.
 pub(super) struct Effect {
-    /// Time from before the request to the first packets on the wire that follow the new weight.
+    /// Time from before the request to the first packets on the wire that are sent by the new
+    /// weight.
     pub(super) wire: Meter,
     /// Time from the request to the answer.
     pub(super) answers: Meter,
@@ -40,15 +44,15 @@ fn text() -> String {
     text
 }
 
-/// A change that was made: to the larger weight or back, the time of the request, and that of the
-/// answer.
+/// A change that was made: true if it was to the larger weight, the time of the request, and the
+/// time of the answer.
 struct Made {
     larger: bool,
     asked: Instant,
     answered: Instant,
 }
 
-/// Arrival times of packets, each with true if it belongs to the adapter whose weight changes.
+/// Arrival times of packets, each with true if the packet is from the adapter whose weight changes.
 type Came = Vec<(Instant, bool)>;
 
 pub(super) fn measure(changes: u32) -> Result<Effect> {
@@ -87,7 +91,8 @@ pub(super) fn measure(changes: u32) -> Result<Effect> {
                 let (status, ..) = ask(http, "PATCH", "/v1/adapters/a0", &body)?;
                 ensure!(status == 200, "a change of weight was answered by {status}");
                 made.push(Made { larger, asked, answered: Instant::now() });
-                // At varying offsets from the work that the service does once a second.
+                // The changes have varying offsets from the work that the service does once a
+                // second.
                 std::thread::sleep(Duration::from_millis(100 + u64::from(n % 7) * 13));
             }
             Ok(made)

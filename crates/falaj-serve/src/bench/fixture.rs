@@ -1,5 +1,5 @@
-//! A service in memory: everything is real, except that an adapter's port is a socket of this
-//! process.
+//! A service in memory: all parts are those of the real service, except that an adapter's port is a
+//! socket of this process.
 
 use super::super::published::Published;
 use super::super::{api, model, ports, watch};
@@ -34,7 +34,7 @@ pub(super) struct Fixture {
     _directory: tempfile::TempDir,
 }
 
-/// The far ends of its ports and the path of its API, for other threads.
+/// The far ends of the service's ports and the path of its API, for other threads.
 pub(super) struct Outside {
     /// Sockets by adapter.
     pub(super) adapters: Vec<UnixDatagram>,
@@ -43,8 +43,8 @@ pub(super) struct Outside {
 }
 
 impl Fixture {
-    /// A service of this scenario, whose adapters are called `a0`, `a1` and so on. The process must
-    /// be single-threaded.
+    /// Creates a service of this scenario. Its adapters are called `a0`, `a1` and so on. The
+    /// process must be single-threaded.
     pub(super) fn new(text: String, adapters: u32) -> Result<(Fixture, Outside)> {
         open_files(u64::from(adapters) * 2 + 200)?;
         let parsed = file::parse(&text, "bench serve")?;

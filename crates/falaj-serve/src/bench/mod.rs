@@ -2,7 +2,8 @@
 //! in each. It measures the memory used and the response time of the API.
 //!
 //! Everything is the real service, from ports to HTTP, except that an adapter's port is a socket of
-//! this process instead of an external interface: a thousand interfaces would measure the kernel.
+//! this process instead of an external interface: with a thousand interfaces, the benchmark would
+//! measure the kernel.
 
 mod effect;
 mod fixture;
@@ -44,7 +45,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The requests of the clients; the one with a method is a change.
+/// The requests of the clients; the path with a method is a change.
 const PATHS: [&str; 4] = ["/v1/adapters/a7", "/v1/adapters", "/metrics", "PATCH /v1/adapters/a7"];
 /// Rate of the link in bits per second.
 const LINK: u64 = 10_000_000_000;
@@ -57,7 +58,7 @@ fn scenario(args: &Args) -> String {
     let mut text = format!(
         "[link.uplink]\nrate = \"{LINK}bit\"\nuplink = \"far\"\nscheduler = {{ kind = \"wf2q+\" }}\n"
     );
-    // The required rate of each conversation is half of its share of the link.
+    // Each conversation requires half of its share of the link's rate.
     let rate = LINK / u64::from(args.adapters) / u64::from(args.conversations) / 2;
     for n in 0..args.adapters {
         let _ = write!(
@@ -82,8 +83,8 @@ fn memory() -> Result<u64> {
     Ok(pages * 4096)
 }
 
-/// Sends from all adapters in turn, at the required rate as long as there is room, until `over` is
-/// set; returns the number of packets sent.
+/// Sends from all adapters in turn, at the configured packet rate while the sockets have room,
+/// until `over` is set. Returns the number of packets sent.
 fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     let (began, mut sent) = (Instant::now(), 0);
     let gap = Duration::from_nanos(1_000_000_000 / args.packets.max(1));
@@ -100,7 +101,7 @@ fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     sent
 }
 
-/// The response times of one path.
+/// The response times of the requests to one path.
 #[derive(Default)]
 struct PathTimes {
     times: Meter,
@@ -160,7 +161,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             PATHS.iter().map(|path| scope.spawn(|| client(&outside.http, path, &over))).collect();
         stand.run(args.duration)?;
         over.store(true, Ordering::Relaxed);
-        // Requests in progress are still answered.
+        // The service runs until the requests in progress are answered.
         while !clients.iter().all(|client| client.is_finished()) {
             stand.run(Span::from_millis(5))?;
         }

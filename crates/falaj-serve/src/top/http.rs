@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Timeout of a request; a healthy service is faster.
+/// Timeout of a request. A healthy service answers faster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The API of a service.

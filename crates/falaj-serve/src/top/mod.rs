@@ -95,7 +95,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals")?;
     }
     state.coloured = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    // From here on the terminal is restored also after a panic.
+    // From here on the terminal is also restored after a panic.
     let terminal = ratatui::try_init().context("the terminal")?;
     let outcome = watch(terminal, &mut source, &mut state, &ended);
     ratatui::restore();

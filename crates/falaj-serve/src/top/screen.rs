@@ -1,6 +1,6 @@
-//! The layout: a row for each flow, below it details of the selected one, the last message, and the
-//! keys. A violated guarantee is marked by a sign, a word and inverted letters; colours only add to
-//! that.
+//! The layout of the screen: a table with a row for each flow, then details of the selected flow,
+//! the last message, and the keys. A violated guarantee is marked by a sign, a word and inverted
+//! letters; colours are only an addition.
 
 use super::seen::{ScreenDirection, ScreenRow as Flow};
 use super::state::ScreenState;
@@ -15,7 +15,8 @@ use ratatui::{Frame, Terminal};
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Number of lines below the table: the guarantee, and the last message.
 const BELOW: u16 = 5;
-/// Total width of the columns other than the line of rates, and maximum width of that line.
+/// Total width of the columns without the bars of rates, and maximum width of these bars, in
+/// characters.
 const NUMBERS: u16 = 110;
 const LINE: u16 = 30;
 
@@ -33,7 +34,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState) {
     frame.render_widget(Paragraph::new(bottom(state)), keys);
 }
 
-/// One screen as text, with the height that it needs.
+/// Returns one screen as text, with the height that it needs.
 pub(super) fn text(state: &mut ScreenState, width: u16) -> String {
     let rows = u16::try_from(state.rows().len()).unwrap_or(u16::MAX - 20);
     // Width, height and area of a screen are limited to 16 bits.
@@ -150,7 +151,7 @@ fn time(nanoseconds: Option<u64>) -> String {
     nanoseconds.map_or_else(|| DASH.into(), |time| nanos(time as f64))
 }
 
-/// The state of the guarantee, as text with a style.
+/// Returns the state of the guarantee, as text with a style.
 fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
     let colour = |colour| if coloured { Style::new().fg(colour) } else { Style::new() };
     if flow.broken > 0 {
@@ -185,8 +186,8 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
     }
 }
 
-/// Bars for the rates of the last samples, the newest at the right, relative to the largest of
-/// them.
+/// Returns bars for the rates of the last samples, the newest at the right, relative to the largest
+/// of these rates.
 fn bars(rates: &[u64], width: usize) -> String {
     let shown = &rates[rates.len().saturating_sub(width)..];
     let most = rates.iter().copied().max().unwrap_or(0).max(1);
@@ -197,7 +198,7 @@ fn bars(rates: &[u64], width: usize) -> String {
     format!("{line:>width$}")
 }
 
-/// Details of the selected flow, and the last message.
+/// Returns the details of the selected flow, and the last message.
 fn about(state: &ScreenState) -> Text<'static> {
     let mut text = Text::default();
     if let Some(flow) = state.row() {
@@ -288,7 +289,7 @@ mod tests {
         })
     }
 
-    /// A sample of a service, at this second.
+    /// A sample of a service, taken at this second.
     fn seen(second: u64, rate: f64, broken: u64) -> ScreenSample {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
@@ -369,7 +370,7 @@ mod tests {
         state.take(seen(2, 1e6, 3));
         let screen = text(&mut state, 100);
         assert!(screen.contains("✖ BROKEN ×3") && screen.contains("✖ 5.00 ms"), "{screen}");
-        // Drops in this second, not since the start.
+        // The column has the drops of this second, not those since the start.
         assert!(
             screen.lines().any(|line| line.contains("calm") && line.contains(" 21 ")),
             "{screen}"

@@ -19,10 +19,10 @@ pub(crate) enum ScreenDirection {
 pub(super) struct ScreenSample {
     /// The name of the running link: a file, or a command.
     pub(super) about: String,
-    /// Time since its start, in nanoseconds.
+    /// Time since the link's start, in nanoseconds.
     pub(super) at: u64,
     pub(super) rows: Vec<ScreenRow>,
-    /// True if delays are those of the last second; otherwise since the start.
+    /// True if delays are those of the last second, false if they are those since the start.
     pub(super) recent: bool,
 }
 
@@ -33,12 +33,13 @@ pub(super) struct ScreenRow {
     pub(super) link: String,
     /// The flow's name in the scenario; parts of a flow follow a `/`.
     pub(super) flow: String,
-    /// The adapter, if the link is a service.
+    /// The adapter of the flow, if the link is a service.
     pub(super) adapter: Option<String>,
     pub(super) paused: bool,
-    /// True if its interface is gone for good.
+    /// True if the adapter's interface no longer exists and will not return.
     pub(super) gone: bool,
-    /// Number of times since the start that the adapter's budget of the link's thread was used up.
+    /// Number of times since the start that the adapter used up its processor time in the link's
+    /// thread.
     pub(super) held_back: u64,
     /// Packets of the adapter in this direction that were dropped for lack of packet memory, since
     /// the start.
@@ -48,7 +49,7 @@ pub(super) struct ScreenRow {
     pub(super) p99: Option<u64>,
     pub(super) max: Option<u64>,
     pub(super) bound: Option<u64>,
-    /// True if the guaranteed rate and delay are checked for each packet.
+    /// Whether the guaranteed rate and the guaranteed delay are checked for each packet.
     pub(super) judged: [bool; 2],
     pub(super) backlog: u64,
     /// Packets dropped since the start.
@@ -56,11 +57,11 @@ pub(super) struct ScreenRow {
     pub(super) broken: u64,
     pub(super) host: u64,
     pub(super) own: u64,
-    /// The formula of the bound, or why there is none.
+    /// The formula of the bound, or the reason why there is none.
     pub(super) why: Option<String>,
-    /// Its discipline, from the scenario.
+    /// The discipline that serves the flow, from the scenario.
     pub(super) kind: String,
-    /// The key of its weight, and the value.
+    /// The key of the flow's weight, and the value.
     pub(super) weight: Option<(&'static str, u64)>,
     pub(super) cap: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The source of samples and the target of changes.
+//! The running link as the source of samples and the target of changes.
 
 use super::http::HttpClient as Http;
 use super::seen::ScreenSample;
@@ -45,7 +45,7 @@ impl RunningLink {
         Ok(RunningLink::Service { http, about })
     }
 
-    /// Returns true if the first sample has rates already; otherwise rates need two samples.
+    /// Returns true if the first sample already has rates. Otherwise rates need two samples.
     pub(super) fn has_rates(&self) -> bool {
         matches!(self, RunningLink::Service { .. })
     }
@@ -86,7 +86,7 @@ impl RunningLink {
         answered(http.ask(Method::PUT, &path, paused.to_string()))
     }
 
-    /// Applies a change; the error is a message.
+    /// Applies a change. The error is a message to the user.
     pub(super) fn change(&mut self, wanted: &WantedChange) -> Result<(), String> {
         match self {
             RunningLink::Service { http, .. } => {
@@ -126,7 +126,7 @@ impl RunningLink {
     }
 }
 
-/// The service's answer to a change.
+/// Converts the service's answer to a change into a result.
 fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
     let (status, body) = asked.map_err(|error| format!("{error:#}"))?;
     if status == 200 {
@@ -139,7 +139,7 @@ fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
     Err(refused(&what, remarks.iter().map(|remark| (remark.title.as_str(), &remark.help[..]))))
 }
 
-/// A number as a number, anything else as a string.
+/// Returns a number as a JSON number, and anything else as a string.
 fn value(text: &str) -> Json {
     text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
 }

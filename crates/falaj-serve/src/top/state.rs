@@ -1,10 +1,10 @@
-//! Selection, input, and history.
+//! State of the screen: selection, input, and recent rates.
 
 use super::seen::{ScreenDirection, ScreenRow, ScreenSample};
 use falaj_sched::registry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Number of rates kept of each flow for its line.
+/// Number of rates that are stored of each flow for its bars.
 pub(super) const BEFORE: usize = 60;
 
 /// A requested change.
@@ -34,7 +34,8 @@ pub(super) struct ScreenState {
     pub(super) said: Option<String>,
     pub(super) coloured: bool,
     typing: Option<Typing>,
-    /// By direction and flow: recent rates, and the packets dropped until the previous sample.
+    /// By direction and flow: recent rates (`rates`), and the packets dropped until the previous
+    /// sample (`dropped`).
     rates: BTreeMap<(bool, String), VecDeque<u64>>,
     dropped: BTreeMap<(bool, String), u64>,
     /// Packets dropped since the previous sample.
@@ -63,7 +64,7 @@ impl ScreenState {
 
     /// Adds a sample.
     pub(super) fn take(&mut self, seen: ScreenSample) {
-        // A service publishes once a second, so two samples may be the same.
+        // A service publishes once a second, so two requests may return the same sample.
         let again = seen.at == self.seen.at && !self.seen.rows.is_empty();
         let (mut rates, mut dropped, mut new) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for row in &seen.rows {
@@ -183,14 +184,14 @@ impl ScreenState {
         Some(WantedChange { link, flow, adapter, key, value })
     }
 
-    /// The typed value as a change.
+    /// Returns the typed value as a change.
     pub(super) fn typed(&mut self) -> Option<WantedChange> {
         let Typing { key, text } = self.typing.take()?;
         let text = text.trim();
         self.wanted(key, (!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// Changes the weight of the selected flow.
+    /// Returns the change that adds `by` to the weight of the selected flow.
     pub(super) fn weight_by(&mut self, by: i64) -> Option<WantedChange> {
         let Some((key, weight)) = self.row()?.weight else {
             self.ask_weight();

@@ -2,14 +2,15 @@
 //! server, and their guarantees.
 //!
 //! Fortuna and Chydzinski, "Virtualization of links with partial isolation and a packet-wise
-//! policy". Link `j` may be served for at most its phase `W_j` in each cycle. A link of type A
-//! keeps its phase even if its queue is empty; a link of type B gives it up when it becomes empty.
-//! A packet that does not fit in the rest of the phase waits for the next cycle; that rest, the
-//! tail, is waited out or skipped.
+//! policy" (2013). Link `j` may be served for at most its phase `W_j` in each cycle. A link of type
+//! A keeps its phase even if its queue is empty; a link of type B gives it up when it becomes
+//! empty. A packet that does not fit in the rest of the phase waits for the next cycle. That rest
+//! is called the tail; the server either waits until it is over or skips it.
 //!
-//! Notation: `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`, `b` the queue in packets with the one
-//! in service, `m = ceil(b/k)`, `r = b - (m - 1) k`, `N` links. The formulas are the paper's with
-//! its misprints corrected: (1) as printed has `ceil(b C/MTU)`, which is not a number of phases.
+//! Notation: `N` links, `C` the rate of the link, `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`,
+//! `b` the limit of the queue in packets (the packet in service counts), `m = ceil(b/k)`, `r = b -
+//! (m - 1) k`. The formulas are those of the paper, with its misprints corrected. For example,
+//! formula (1) is printed with `ceil(b C/MTU)`, which is not a number of phases.
 
 pub mod packet_wise;
 pub mod phase_wise;
@@ -109,7 +110,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Passes the discipline in its form, `serve`, to the visitor.
+/// Constructs the variant that the key `serve` selects, and passes it to the visitor.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     Ok(match setup.scheduler.choice("serve") {
         Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
@@ -120,7 +121,7 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 /// Use of the end of a phase that is too short for the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// It passes unused.
+    /// The server waits until the tail is over.
     Wait,
     /// The next link's phase begins at once.
     Skip,
@@ -129,25 +130,25 @@ pub enum Tail {
     Carry,
 }
 
-/// The end of a link's phase.
+/// Rule for the end of a link's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// After its whole length, packets or not.
+    /// The phase ends after its whole length, even if the queue is empty.
     A,
-    /// As soon as its queue is empty.
+    /// The phase ends as soon as the queue is empty.
     B,
 }
 
 /// One virtual link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// The end of its phase.
+    /// Rule for the end of its phase.
     pub kind: Type,
     /// `W`, the longest time of service in a cycle.
     pub phase: Span,
     /// The limit of its queue.
     pub limit: Limit,
-    /// True if others may send in its idle time.
+    /// True if other links may send in its idle time.
     pub lends: bool,
 }
 
@@ -156,7 +157,7 @@ pub struct Link {
 pub struct VirtualLinks {
     /// The virtual links, in the order of service.
     pub links: Vec<Link>,
-    /// Use of tails.
+    /// Use of the tails.
     pub tail: Tail,
     pub(crate) rate: Rate,
     /// `L`: transmission time of the largest packet.
@@ -174,7 +175,8 @@ pub(crate) enum Serve {
 }
 
 impl VirtualLinks {
-    /// Validates the setup; a phase shorter than the largest packet would never send it.
+    /// Validates the setup. A phase shorter than the largest packet is an error, because that
+    /// packet could never be sent.
     pub fn new(setup: &Setup) -> Result<VirtualLinks, ConfigErrors> {
         finite_rate(setup, "a phase")?;
         let mut refused = without_room(setup);
@@ -284,15 +286,15 @@ impl VirtualLinks {
     ///
     /// A phase of `W` bytes ends with a tail if the head does not fit. The tail is shorter than
     /// that head, so the phase carries at least `W - L + 1` bytes. The head goes first in the next
-    /// phase, so that two successive phases carry at least `W + 1`. If tails are carried over, no
-    /// phase loses any. If phases before this one carried `U` bytes in all, it carries every packet
-    /// that ends within the first `U + W` bytes.
+    /// phase, so that two successive phases carry at least `W + 1` bytes. If tails are carried
+    /// over, no phase loses bytes. If the phases before this one carried `U` bytes in all, this
+    /// phase carries every packet that ends within the first `U + W` bytes.
     ///
     /// Before its first whole phase the link waits for the phases of the others and, if tails are
-    /// waited out, for at most one tail of its own. The packet-wise server adds the phases of the
-    /// others once more, within the phase itself. A cycle takes `S`; if tails are not waited out,
-    /// it takes the phases of the others and the link's own transmissions. Tails that others carry
-    /// over count once: `N - 1` tails.
+    /// waited out, for at most one tail of its own. With the packet-wise server the link waits for
+    /// the phases of the others once more, within its own phase. A cycle takes `S`. If tails are
+    /// not waited out, a cycle takes only the phases of the others and the link's own
+    /// transmissions. Tails that the others carry over count once: `N - 1` tails.
     fn carried(&self, f: FlowId, serve: Serve) -> CarriedByPhases {
         let (w, l, largest) = (self.links[f.index()].phase, self.largest, self.largest_bytes);
         let (cycle, rounding) = self.rounded_cycle(serve);
@@ -322,19 +324,20 @@ impl VirtualLinks {
         }
     }
 
-    /// The curve of link `f` for service in turns.
+    /// Returns the lower bound on the service of link `f` as a staircase of turns.
     pub(crate) fn turns(&self, f: FlowId, serve: Serve) -> StaircaseCurve {
         self.carried(f, serve).turns()
     }
 
-    /// The paper's guarantees to link `f`, corrected, and those of the extensions:
+    /// The paper's guarantees to link `f`, corrected, and the guarantees of our extensions:
     ///
     /// - Tails carried over are never lost, so that `b` packets need `K = ceil(b L/W)` cycles after
-    ///   the one that has begun. In each of them the others have their phases, and in all of them
-    ///   together `N - 1` tails more. The rate is `C W/S` for any sizes.
+    ///   the one that has begun. In each of these cycles the others have their phases; in all of
+    ///   these cycles together they have at most `N - 1` additional tails. The rate is `C W/S` for
+    ///   packets of any size.
     /// - A packet sent in lent idle time delays packets that arrive meanwhile by at most its own
-    ///   time, an `L`. At its end the server is in the state in which it would be if that time had
-    ///   passed idle, so all else holds from there.
+    ///   transmission time, `L`. When it ends, the server is in the same state as if that time had
+    ///   passed idle, so all other bounds hold from then on.
     pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Guarantee, NoGuarantee> {
         let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
         let carries = self.tail == Tail::Carry;
@@ -432,8 +435,8 @@ struct CarriedByPhases {
     latency: Span,
     /// Bytes of the first phase.
     first: u64,
-    /// Bytes of the phases after it, which alternate between two values, each with the pause before
-    /// it.
+    /// The phases after the first one, which alternate between two values: the pause before the
+    /// phase, and the bytes that the phase carries.
     later: [(Span, u64); 2],
 }
 
@@ -467,12 +470,12 @@ impl CarriedByPhases {
         self.later[0] == self.later[1]
     }
 
-    /// The rate of two phases together in cycles of length `s`, and its latency; `spare` is the
-    /// time by which a phase exceeds the largest packet.
+    /// Returns the rate of two successive phases in cycles of length `s`, and the latency of that
+    /// rate. `spare` is the time by which a phase exceeds the largest packet.
     ///
-    /// Just after a phase with the minimum of bytes, the last bytes are at most `spare` and a byte
-    /// behind the line that begins with the first phase. This distance grows by `largest` bytes,
-    /// because a packet counts only when all of it has left.
+    /// Just after a phase with the minimum of bytes, the service is behind the line that begins
+    /// with the first phase by at most `spare` and one byte. This distance grows by `largest`
+    /// bytes, because a packet counts only when all of it has left.
     fn line(&self, s: Span, spare: Span, largest: u64) -> (Rate, Span) {
         let [(_, one), (_, other)] = self.later;
         let bits = u128::from(one + other) * u128::from(BIT_NANOS);
@@ -483,7 +486,7 @@ impl CarriedByPhases {
     }
 }
 
-/// The delay bound's formula, as this file and the documentation name it.
+/// The delay bound's formula, as the documentation prints it.
 fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
     if bytes {
         return match (serve, tail) {
@@ -516,13 +519,14 @@ mod tests {
     };
     use crate::units::time::Time;
 
-    /// Ten bytes of time for each link: two packets of 4 B and a tail of 2.
+    /// Each link has a phase of 10 bytes: two packets of 4 B and a tail of 2 B.
     fn links(tail: &'static str, kinds: [&'static str; 2]) -> Setup {
         let link = |kind| values([("kind", Value::Choice(kind)), ("phase", time(10))]);
         Setup { scheduler: values([("tail", Value::Choice(tail))]), ..setup(4, kinds.map(link)) }
     }
 
-    /// A link's rate and latency guarantee no more than its turns do, for few links and for many.
+    /// A link's rate and latency guarantee no more than its staircase of turns does, for few links
+    /// and for many.
     #[test]
     fn the_rate_and_its_latency_are_below_the_turns() {
         const L: u64 = 4;
@@ -572,7 +576,7 @@ mod tests {
     }
 
     /// At 900 kbit/s five packets of 200 B take 8,888,888.9 ns. Both servers send five of them in
-    /// each phase of 8,888,889 ns, whatever fraction of a nanosecond came before.
+    /// each phase of 8,888,889 ns, whatever fraction of a nanosecond is left from earlier packets.
     #[test]
     fn packets_that_fit_by_a_fraction_of_a_nanosecond_are_sent() {
         let link = |kind, phase| {
@@ -582,7 +586,8 @@ mod tests {
         setup.rate = Rate::from_bits(900_000);
         setup.flows[1].limit = Limit::Packets(10);
         let five = setup.rate.airtime_of_many(1_000);
-        // A packet's time for a tail, a cycle, the other link's phase, and five packets.
+        // The bound: a packet's time as the tail, one cycle, the other link's phase, and five
+        // packets.
         let bound = guarantee(&setup, PhaseWise::new, 1).delay.delay;
         assert_eq!(bound, Span(1_777_778 + 10_888_889 + 2_000_000) + five);
         // A packet of 190 B takes 1,688,888.9 ns.
@@ -598,8 +603,8 @@ mod tests {
         }
     }
 
-    /// A queue in bytes may hold more packets than a cycle has room for at the largest size, and
-    /// others send one of the largest between any two.
+    /// A queue in bytes may hold more packets than a cycle could carry at the largest size. Between
+    /// any two of them another link may send a packet of the largest size.
     #[test]
     fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
         let link = |kind, phase| values([("kind", Value::Choice(kind)), ("phase", time(phase))]);
@@ -611,7 +616,8 @@ mod tests {
         let mut packets = vec![packet(Time::ZERO, 1, 100); 8];
         packets.extend([packet(Time::ZERO, 0, 1); 100]);
         let longest = longest_delay(&departures(&setup, PacketWise::new, &packets), 0);
-        // Four packets of the current cycle, four between its own, and its own.
+        // Four packets of the other link from the current cycle, four between its own, and its own:
+        // 9 packets of 100 us.
         assert_eq!(longest, Span::from_micros(9 * 100));
         let bound = guarantee(&setup, PacketWise::new, 0).delay.delay;
         assert!(longest <= bound, "{longest} > {bound}");

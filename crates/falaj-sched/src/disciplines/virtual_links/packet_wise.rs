@@ -2,18 +2,18 @@
 //!
 //! At the start of a cycle each link gets its phase as residual time. The links then send one
 //! packet each in turn while their residual lasts, so that no link waits for another's whole phase.
-//! The remaining idle time is spent at the end of the cycle, which never lasts longer than the sum
+//! Idle time that remains passes at the end of the cycle. A cycle never lasts longer than the sum
 //! of the phases.
 //!
 //! The paper leaves open which links pay for idle time, where a round starts, and when an empty
-//! link of type B has given up its turn. [`Rules`] names the choices; the preset `paper` is the
-//! combination that yields the published numbers (an inference, checked against them), `clean` the
-//! simplest one.
+//! link of type B gives up its turn. [`Rules`] names the choices. The preset `paper` is the
+//! combination that yields the published numbers; we inferred it and checked it against them. The
+//! preset `clean` is the simplest combination.
 //!
 //! While no packet can be sent, residuals are not updated. The time since the start of the wait is
-//! settled when a residual is used up or when a packet can be sent, so the number of calls in
-//! between does not matter. Settling takes a step for each link that pays; none if no time has
-//! passed.
+//! settled (subtracted from the residuals) when a residual is used up or when a packet can be sent.
+//! So the number of calls in between does not matter. Settling takes one step for each link that
+//! pays, and no step if no time has passed.
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
@@ -32,12 +32,13 @@ use crate::units::time::{Span, Time};
 pub struct Rules {
     /// Start of a cycle's first round.
     pub start: Start,
-    /// True if an empty link of type B keeps its turn while it is the one that was served last, or
-    /// while nothing was sent in the cycle. It also keeps it while it is behind an empty link of
-    /// type A at which the server rests. If false, it loses its turn whenever the server finds it
-    /// empty.
+    /// True if an empty link of type B keeps its turn in some cases. It keeps the turn while it is
+    /// the link that was served last, or while nothing has been sent in the cycle. It also keeps it
+    /// while it comes after an empty link of type A at which the server rests. If false, it loses
+    /// its turn whenever the server finds it empty.
     pub lazy_b: bool,
-    /// True if all links that are still alive pay for idle time, false if only those of type A do.
+    /// True if all links that may still send in this cycle pay for idle time, false if only the
+    /// links of type A among them do.
     pub all_pay_idle: bool,
 }
 
@@ -46,9 +47,9 @@ pub struct Rules {
 pub enum Start {
     /// After the link that was served last.
     Continue,
-    /// At the second link.
+    /// At the second link of the list.
     Second,
-    /// One link further than in the cycle before.
+    /// One link further than in the previous cycle.
     Rotate,
 }
 
@@ -87,13 +88,13 @@ pub struct PacketWise {
     nobody: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
-    /// Links that keep the wire free for themselves while they are idle.
+    /// Links that do not lend: while they are idle, no other link may use their time.
     keepers: FlowSet,
-    /// True if there are other links than these.
+    /// True if at least one link lends its idle time.
     anybody_lends: bool,
-    /// The link served last in its own time; the round continues after it.
+    /// The link served last in its own time. The round continues after it.
     last: usize,
-    /// The link served last, in its own time or another's.
+    /// The link served last, in its own time or in another link's.
     served: usize,
     /// The link after which a rotating round starts.
     start: usize,
@@ -107,9 +108,9 @@ pub struct PacketWise {
     began: Time,
     /// The instant for which residuals and debt are valid.
     settled: Time,
-    /// True if no packet could be sent since then.
+    /// True if no packet could be sent since `settled`.
     waiting: bool,
-    /// True if a packet is on the wire in other links' idle time.
+    /// True if the packet on the wire uses other links' idle time.
     lent: bool,
     /// True if no link had a packet at the last decision.
     idle: bool,
@@ -120,14 +121,14 @@ pub struct PacketWise {
 /// State of a link.
 #[derive(Debug, Clone, Default)]
 pub struct Residual {
-    /// Time left to it in this cycle.
+    /// Time that the link may still use in this cycle.
     left: Span,
-    /// Its time in each cycle.
+    /// The link's time in each cycle.
     phase: Span,
-    /// A tail that is added in the next cycle.
+    /// A tail that is added to the link's time in the next cycle.
     carried: Span,
-    /// Time sent but not charged yet, in `1 / rate` nanoseconds: each link has its own fraction of
-    /// a nanosecond, independent of the wire's remainder.
+    /// Transmission time that is not charged yet, in `1 / rate` nanoseconds: each link has its own
+    /// fraction of a nanosecond, independent of the wire's remainder.
     rest: u64,
 }
 
@@ -191,12 +192,12 @@ impl PacketWise {
         }
     }
 
-    /// Length of the cycle that has just begun, if no packet arrives.
+    /// Returns the length of the cycle that has just begun, if no packet arrives.
     fn time_idle_cycle(&mut self, flows: &mut Flows<Residual>) -> Span {
         if !self.rules.all_pay_idle || self.kind_b.is_empty() {
             return self.kind_a.iter().map(|f| self.config.links[f].phase).sum();
         }
-        // The payments of type B links are found by going through the cycle.
+        // Links of type B pay too: their payments are found by simulating one cycle.
         let wire = Wire::new(self.config.rate);
         self.stop_at_a();
         while self.began == Time::ZERO && !self.kind_a.is_empty() {
@@ -207,14 +208,14 @@ impl PacketWise {
         self.began - Time::ZERO
     }
 
-    /// The start of rounds moves by this number of links.
+    /// Moves the start of rounds by `cycles` links.
     fn rotate(&mut self, cycles: u64) {
         let n = self.config.links.len();
         self.start = (self.start + (cycles % n as u64) as usize) % n;
         self.last = self.start;
     }
 
-    /// The next link in the round with a packet that fits in its residual. Links on the way whose
+    /// Finds the next link in the round whose packet fits in its residual. Links on the way whose
     /// packet does not fit are done for this cycle; empty links of type B lose their turn.
     fn find(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
         let (n, start) = (self.config.links.len(), self.last + 1);
@@ -239,7 +240,8 @@ impl PacketWise {
         None
     }
 
-    /// The round reaches link `to`: empty links of type B before it lose their turn.
+    /// Records that the round has reached link `to`: empty links of type B before it lose their
+    /// turn.
     fn pass_empty_b(&mut self, to: usize) {
         let (n, start) = (self.config.links.len(), self.last + 1);
         if to >= start {
@@ -250,7 +252,7 @@ impl PacketWise {
         }
     }
 
-    /// Takes their turn from empty links of type B, because no packet can be sent.
+    /// Removes the turns of empty links of type B, because no packet can be sent.
     fn stop_at_a(&mut self) {
         let n = self.config.links.len();
         if !self.rules.lazy_b {
@@ -260,14 +262,14 @@ impl PacketWise {
         if self.first {
             return;
         }
-        // The server rests at the first link of type A; it has not yet moved on from the link
-        // served last.
+        // The server rests at the first link of type A after the link served last. If there is
+        // none, it stays at the link served last.
         let rests_at = self.alive.first_common(&self.kind_a, self.last + 1, n);
         let rests_at = rests_at.or_else(|| self.alive.first_common(&self.kind_a, 0, self.last));
         self.pass_empty_b(rests_at.map_or(self.last, FlowId::index));
     }
 
-    /// The link to serve at the settled instant; `None`: no packet can be sent.
+    /// Returns the link to serve at the settled instant, or `None` if no packet can be sent.
     fn decide(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
         loop {
             if let Some(f) = self.find(flows, wire) {
@@ -289,9 +291,9 @@ impl PacketWise {
         (self.alive.iter().filter(|&f| set.contains(f)), self.alive.count_common(set))
     }
 
-    /// While no packet can be sent: the instant at which that changes without an arrival. The tails
-    /// are spent first, then idle time is shared equally; an indivisible rest is paid a nanosecond
-    /// earlier by links of lower index.
+    /// Returns the instant until which no packet can be sent if none arrives. The tails pass first,
+    /// then the paying links share the idle time equally. If the time is not divisible by their
+    /// number, links of lower index pay a nanosecond more.
     fn until(&self, flows: &Flows<Residual>) -> Time {
         if self.debt > Span::ZERO {
             return self.settled + self.debt;
@@ -308,9 +310,9 @@ impl PacketWise {
         self.settled + Span(soonest)
     }
 
-    /// The link that may send in time that would pass idle, when no link can send in its own time.
-    /// It has no turn of its own left in this cycle, and its packet ends before the cycle does.
-    /// There is none while an idle link keeps the wire for itself.
+    /// Returns the link that may send in idle time of others, when no link can send in its own
+    /// time. That link has no turn of its own left in this cycle, and its packet ends before the
+    /// cycle does. Returns `None` while an idle link that does not lend has its turn.
     fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
         if !self.anybody_lends || self.alive.intersects(&self.keepers) {
             return None;
@@ -335,7 +337,7 @@ impl PacketWise {
         None
     }
 
-    /// Settles idle time until `now`, through any number of residuals that are used up on the way.
+    /// Settles idle time until `now`, even if any number of residuals are used up meanwhile.
     fn spend(&mut self, flows: &mut Flows<Residual>, now: Time) {
         while self.settled < now {
             let until = self.until(flows).min(now);
@@ -343,7 +345,7 @@ impl PacketWise {
         }
     }
 
-    /// Settles the cost of the wait until `now`, which is not beyond `until`.
+    /// Settles the cost of the wait until `now`, which is not later than the result of `until`.
     fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
         if now == self.settled {
             return;
@@ -364,7 +366,8 @@ impl PacketWise {
             let state = flows.state_mut(FlowId(f as u32));
             state.left -= Span(each + u64::from((rank as u64) < rest));
             if state.left == Span::ZERO {
-                // One at a time: the next one lasts a nanosecond longer.
+                // Only one residual is used up at a time: the next one lasts at least a nanosecond
+                // longer.
                 used_up = Some(f);
             }
         }
@@ -450,7 +453,7 @@ impl Discipline for PacketWise {
             self.ready.remove(self.served);
         }
         if self.lent {
-            // A lent packet has left: its time was idle time.
+            // A packet sent in lent time has left: its time counts as idle time.
             self.lent = false;
             self.spend(flows, now);
             self.waiting = false;
@@ -506,7 +509,7 @@ impl Discipline for PacketWise {
 impl QueueHooks for PacketWise {}
 impl MediumHooks for PacketWise {
     fn retimed(&mut self, _: &mut Flows<Residual>, _: FlowId, end: Time, now: Time) {
-        // The nominal end of a packet in lent time is not stored.
+        // The nominal end of a packet that is sent in lent time is not stored.
         if self.settled > now {
             self.settled = end;
         }

@@ -1,10 +1,10 @@
 //! Virtual links served phase by phase (Fortuna and Chydzinski, section II).
 //!
-//! The server attends the links in a ring. In a link's phase it sends the packets that fit in the
-//! rest of it; an empty type A link keeps its phase, an empty type B link ends it. All phase ends
-//! are at nominal instants. The server makes no event of an end at which no transmission can begin:
-//! neither while no link has a packet, nor in the phases of empty links before the next link with a
-//! packet. The phases that have passed are counted when a packet arrives.
+//! The server serves the links in a ring. In a link's phase it sends the packets that fit in the
+//! rest of the phase. An empty type A link keeps its phase; an empty type B link ends it. All
+//! phases end at nominal instants. No event is scheduled for the end of a phase if no transmission
+//! can begin then. This is so while no link has a packet, and in the phases of empty links before
+//! the next link with a packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, RingPhase, Settling, StaircaseCurve};
@@ -21,19 +21,19 @@ use crate::units::time::{Span, Time};
 #[derive(Debug, Clone)]
 pub struct PhaseWise {
     config: VirtualLinks,
-    /// The link being attended.
+    /// The link whose phase it is.
     current: usize,
     /// End of its phase.
     end: Time,
     /// True if no link had a packet at the last decision.
     idle: bool,
-    /// If no link could send at the last decision: start and link of the next phase of a link with
-    /// a packet, if nothing arrives.
+    /// Set if no link could send at the last decision: the start of the next phase whose link has a
+    /// packet, and that link. Valid if nothing arrives.
     waiting: Option<(Time, usize)>,
     /// Sum of the phases of type A: the cycle of an idle server.
     idle_cycle: Span,
-    /// The transmissions so far, with the fraction of a nanosecond of the last one. Above divided
-    /// flows the link's own wire is not visible.
+    /// The transmissions so far, with the fraction of a nanosecond of the last one. A scheduler
+    /// above divided flows does not see the link's own wire.
     wire: Wire,
 }
 
@@ -60,7 +60,7 @@ impl PhaseWise {
         if link + 1 == self.config.links.len() { 0 } else { link + 1 }
     }
 
-    /// Ends the current phase; the next link's begins at `now`.
+    /// Ends the current phase; the next link's phase begins at `now`.
     fn next_phase(&mut self, now: Time) {
         self.current = self.after(self.current);
         self.end = now + self.config.links[self.current].phase;
@@ -70,7 +70,7 @@ impl PhaseWise {
         self.config.links[self.current].kind == kind
     }
 
-    /// No link has a packet any more: an empty link of type B ends its phase.
+    /// Begins the idle state after the last packet: an empty link of type B ends its phase.
     fn rest(&mut self, now: Time) {
         self.idle = true;
         if self.idle_cycle == Span::ZERO {
@@ -97,7 +97,7 @@ impl PhaseWise {
         self.let_empty_phases_pass(now);
     }
 
-    /// Ends the phases that ended until now; the following links had no packets.
+    /// Counts the phases that have ended until now. The links of these phases had no packets.
     fn let_empty_phases_pass(&mut self, now: Time) {
         while self.end <= now {
             let ended = self.end;
@@ -108,11 +108,11 @@ impl PhaseWise {
         }
     }
 
-    /// The rest of the current phase passes, and all following phases of links without a packet:
-    /// until then nothing is sent, unless a packet arrives.
+    /// Waits for the rest of the current phase and all following phases of links without a packet.
+    /// Unless a packet arrives, nothing is sent until then.
     fn wait(&mut self, flows: &Flows<()>) -> Decision {
         let (mut then, mut link) = (self.end, self.after(self.current));
-        // Some link has a packet, and a whole phase is enough for any.
+        // Some link has a packet, and a whole phase is long enough for any packet.
         while flows.head(FlowId(link as u32)).is_none() {
             if self.config.links[link].kind == Type::A {
                 then += self.config.links[link].phase;

@@ -6,15 +6,15 @@ use crate::mechanisms::weights::{ORIGIN, Shares, Virtual, retagged};
 use crate::queues::queue::FlowId;
 use alloc::vec::Vec;
 
-/// Bytes, in units of which [`Shares::byte`] make one byte.
+/// An amount of work in small units: [`Shares::byte`] units are one byte.
 pub(super) type Work = u128;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     /// Finish of the flow's last packet.
     pub(super) finish: Virtual,
-    /// Virtual time that dropped packets had already been served: the packets that replace them
-    /// need less by this amount.
+    /// Virtual time for which dropped packets had already been served. The packets that replace
+    /// them need this amount less.
     owed: Virtual,
     slope: u64,
     pub(super) weight: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Gps {
     /// The sum of their weights.
     pub(super) weight: u64,
     pub(super) now: Virtual,
-    /// Work done that is too small to move `now`.
+    /// Work that is done but too small to advance `now`.
     pub(super) rest: Work,
 }
 
@@ -46,8 +46,8 @@ impl Gps {
         }
     }
 
-    /// Continues from the state of `old`: with its bytes of each flow, from now on with these
-    /// weights.
+    /// Continues from the state of `old`: each flow keeps its bytes, and has the new weight from
+    /// now on.
     pub(super) fn migrate_from(&mut self, old: Gps) {
         (self.now, self.rest) = (old.now, old.rest);
         for f in (0..old.flows.len() as u32).map(FlowId) {
@@ -61,7 +61,7 @@ impl Gps {
         }
     }
 
-    /// A finish of `old`, converted to these weights.
+    /// Converts a virtual finish time of `old` to these weights.
     pub(super) fn retag(&self, old: &Gps, f: FlowId, tag: Virtual) -> Virtual {
         retagged(tag, old.now, old.slope(f), self.slope(f))
     }
@@ -85,7 +85,7 @@ impl Gps {
         self.length(f, bytes) * Work::from(self.flows[f.index()].weight)
     }
 
-    /// Adds a packet of `f`; returns its finish.
+    /// Adds a packet of `f`; returns its virtual finish time.
     #[inline]
     pub(crate) fn arrive(&mut self, f: FlowId, bytes: u32) -> Virtual {
         let mut length = self.length(f, bytes);
@@ -106,8 +106,8 @@ impl Gps {
     }
 
     /// Removes a dropped packet of `f`: its bytes are subtracted from the end of the flow's work.
-    /// The part that is served already is owed by the packet that replaces it; without a
-    /// replacement, it was done for all flows.
+    /// If a part of them was already served, the packet that replaces the dropped one needs this
+    /// part less. Without a replacement, this part counts as work done for all flows.
     pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: DropCause) {
         let length = self.length(f, bytes);
         let left = self.finish(f).saturating_sub(self.now);
@@ -148,7 +148,7 @@ impl Gps {
         self.rest = 0;
     }
 
-    /// Work until virtual time is `then`, including the part that is done.
+    /// Work until virtual time is `then`, including the part that is already done.
     #[inline]
     pub(super) fn until(&self, then: Virtual) -> Work {
         then.saturating_sub(self.now).saturating_mul(Work::from(self.weight))
@@ -159,8 +159,8 @@ impl Gps {
         self.weight -= u64::from(self.flows[f.index()].weight);
     }
 
-    /// The link is empty. So is the fluid server, unless weights have changed meanwhile: then its
-    /// remaining work is discarded.
+    /// Records that the link is empty. The fluid server is empty too, unless weights have changed
+    /// meanwhile; in that case its remaining work is discarded.
     pub(super) fn run_empty(&mut self) {
         while let Some((finish, f)) = self.present.first() {
             self.now = self.now.max(finish);

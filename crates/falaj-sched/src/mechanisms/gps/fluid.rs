@@ -11,11 +11,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A fluid server, beside a discipline. Given the discipline's arrivals, in order of time, it
-/// returns the start and finish of each packet in the fluid system, and the service of each flow.
+/// A fluid server that runs beside a discipline, for comparison. Given the discipline's arrivals,
+/// in order of time, it returns the start and finish of each packet in the fluid system, and the
+/// service of each flow.
 ///
-/// Its instants are the exact ones rounded up to a nanosecond, or one more: each arrival may add a
-/// rounding error of less than `2^-62` of a byte.
+/// Its instants are the exact ones rounded up to a nanosecond. They may be a nanosecond more,
+/// because each arrival may add a rounding error of less than `2^-62` of a byte.
 #[derive(Debug, Clone)]
 pub struct Fluid {
     gps: Gps,
@@ -26,7 +27,7 @@ pub struct Fluid {
     arrived: Vec<u64>,
     /// The flow's last packet.
     last: Vec<Option<usize>>,
-    /// Packets that are not finished, by their finish.
+    /// Packets that are not finished, by virtual finish time.
     waiting: BTreeSet<(Virtual, usize)>,
     packets: Vec<FluidPacket>,
 }
@@ -85,12 +86,13 @@ impl Fluid {
         self.now = self.now.max(now);
     }
 
-    /// Time at which the last bit of a packet was served, if it was.
+    /// Time at which the last bit of a packet was served, or `None` if it is not served yet.
     pub fn finish(&self, packet: usize) -> Option<Time> {
         self.packets.get(packet)?.finish
     }
 
-    /// Time at which its first bit was served: at its arrival, or after the packet before it.
+    /// Time at which the first bit of a packet was served: at its arrival, or after the flow's
+    /// previous packet.
     pub fn start(&self, packet: usize) -> Option<Time> {
         let packet = self.packets.get(packet)?;
         match packet.before {

@@ -3,18 +3,19 @@
 //!
 //! Parekh and Gallager, "A generalized processor sharing approach to flow control in integrated
 //! services networks: the single-node case" (1993). Virtual time `V` grows by `work/sum of the
-//! weights present`; a packet starts at `S = max(F of the flow's last, V)` and finishes at `F = S +
-//! L/w`, both known at its arrival. A flow is present until `V` reaches its last `F`.
+//! weights present`; a packet of length `L` in a flow of weight `w` starts at `S = max(F of the
+//! flow's previous packet, V)` and finishes at `F = S + L/w`. Both are known at its arrival. A flow
+//! is present until `V` reaches the `F` of its last packet.
 //!
 //! The clock is driven by work: the fluid server serves what the link sends. Both are
-//! work-conserving, so they become empty together regardless of the rounding to nanoseconds. The
-//! reference is that fluid server beside a link; [`Fluid`](fluid::Fluid) is a separate server,
-//! driven by time, with which tests and meters compare a discipline.
+//! work-conserving, so they become empty together, whatever the rounding to nanoseconds.
+//! `ReferenceFluid` is this fluid server beside a link. [`Fluid`](fluid::Fluid) is a separate
+//! server, driven by time, with which tests and meters compare a discipline.
 //!
-//! Work is counted in units of about `2^-63` bytes. Tags are exact, and work that `V` has not shown
-//! yet is kept, so `V` is the exact one rounded down. If the weights have no small common multiple,
-//! a packet counts up to a part of `2^-47` longer than it is, in both the link and the fluid
-//! system.
+//! Work is counted in units of about `2^-63` bytes. Tags are exact, and work that is too small to
+//! advance `V` is kept, so `V` is the exact virtual time rounded down. If the weights have no small
+//! common multiple, a packet counts as longer than it is by at most a factor of `1 + 2^-47`, both
+//! on the link and in the fluid system.
 
 pub(crate) mod clock;
 pub mod fluid;
@@ -42,8 +43,8 @@ mod tests {
         Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows }
     }
 
-    /// Weights 2, 1, 1; the packets of the notes' first example. Computed by hand: A has 1/2, B 1/4
-    /// from 0 on, of 3/4 together until C arrives at 1.
+    /// Weights 2, 1, 1. Computed by hand: until C arrives at 1, A gets 2/3 and B 1/3 of the link;
+    /// from then on A gets 1/2, B and C 1/4 each.
     #[test]
     fn a_fluid_serves_all_at_once() {
         let mut fluid = Fluid::new(&setup(&[2, 1, 1])).unwrap();
@@ -63,9 +64,10 @@ mod tests {
         fluid.arrive(c, 3, Time(1000));
         fluid.arrive(c, 3, Time(1000));
         fluid.advance(Time(30_000));
-        // A: 8 B; 2/3 by 1, then 1/2 a byte each: 22/3 more until 47/3. B: 1/3 by 1, then a
-        // quarter: its 4 B at 47/3 too, when A is done. Half each for B and C until C's last 4/3 B
-        // are served, at 61/3; the rest is B's.
+        // A has 8 B: 2/3 B are served by time 1, then half a byte per byte time; the other 22/3 B
+        // take until 47/3. B: 1/3 B by time 1, then a quarter; its first 4 B end at 47/3 too, when
+        // A is done. Then B and C get half each until C's last 7/3 B are served, at 61/3. After
+        // that, B has the whole link.
         let finish = |n| fluid.finish(n).unwrap().0;
         assert_eq!([0, 1, 2, 3].map(finish), [3_667, 7_667, 11_667, 15_667]);
         assert_eq!([4, 5, 6].map(finish), [15_667, 17_667, 22_000]);
@@ -73,7 +75,7 @@ mod tests {
         assert_eq!((fluid.start(5), fluid.start(7)), (Some(Time(15_667)), Some(Time(1_000))));
     }
 
-    /// Virtual time is the exact one rounded down, through all changes of weights.
+    /// Virtual time is the exact value rounded down, through all changes of weights.
     #[test]
     fn no_work_is_lost() {
         let setup = setup(&[3, 7, 65_535, 1]);

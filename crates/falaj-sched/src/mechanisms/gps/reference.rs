@@ -8,7 +8,7 @@ use crate::mechanisms::weights::{Shares, Virtual, rescaled, shifted};
 use crate::queues::queue::FlowId;
 use crate::units::time::Time;
 
-/// The fluid server beside a link that serves the same packets one by one.
+/// The fluid server beside a link; the link serves the same packets one by one.
 #[derive(Debug, Clone)]
 pub(crate) struct ReferenceFluid {
     gps: Gps,
@@ -40,8 +40,8 @@ impl ReferenceFluid {
     }
 
     /// Continues from the state of `old` at `now`. The link and the fluid server have the same
-    /// bytes left as before: a flow stays ahead or behind as it was, and has its new share from now
-    /// on.
+    /// bytes left as before. A flow stays ahead or behind by the same amount, and has its new share
+    /// from now on.
     pub(crate) fn migrate_from(&mut self, mut old: ReferenceFluid, now: Time) {
         old.at(now);
         self.gps.migrate_from(old.gps);
@@ -52,7 +52,7 @@ impl ReferenceFluid {
         });
     }
 
-    /// The new stamp, from `now` on, of a packet that waits under `old`.
+    /// Returns the new stamp, from `now` on, of a packet that was stamped by `old` and still waits.
     pub(crate) fn retag(
         &self,
         old: &mut ReferenceFluid,
@@ -85,7 +85,7 @@ impl ReferenceFluid {
         &mut self.gps
     }
 
-    /// The link begins to send a packet of `f`.
+    /// Records that the link begins to send a packet of `f`.
     #[inline]
     pub(crate) fn take(&mut self, f: FlowId, sent: Sent) {
         let work = self.at(sent.start).work(f, sent.bytes);
@@ -93,8 +93,8 @@ impl ReferenceFluid {
             Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
     }
 
-    /// The packet on the link ends at `end`, since the link was changed at `now`: the rest of it is
-    /// sent at the new pace.
+    /// Records that the packet on the link now ends at `end`, because the link was changed at
+    /// `now`. The rest of the packet is sent at the new pace.
     pub(crate) fn retimed(&mut self, end: Time, now: Time) {
         self.at(now);
         if let Some(sending) = &mut self.sending {
@@ -109,13 +109,13 @@ impl ReferenceFluid {
         self.gps.length(f, bytes)
     }
 
-    /// A packet of `f` has left without a call of [`take`](ReferenceFluid::take).
+    /// Records that a packet of `f` has left without a call of [`take`](ReferenceFluid::take).
     pub(crate) fn gone(&mut self, f: FlowId, bytes: u32) {
         let work = self.gps.work(f, bytes);
         self.gps.serve(work);
     }
 
-    /// A packet of `f` was dropped.
+    /// Records that a packet of `f` was dropped.
     pub(crate) fn forget(&mut self, f: FlowId, bytes: u32, because: DropCause, now: Time) {
         self.at(now).forget(f, bytes, because);
     }

@@ -1,4 +1,4 @@
-//! Work of a link, in parts of a byte: `byte` of them are one byte.
+//! Work of a link, in parts of a byte: `byte` parts are one byte.
 
 use super::clock::Work;
 use crate::units::rate::{BIT_NANOS, Rate};

@@ -1,10 +1,10 @@
 //! COBALT: CoDel, and BLUE for connections that do not slow down. Høiland-Jørgensen, Täht and
 //! Morton, "Piece of CAKE" (2018).
 //!
-//! While the delay is good, CoDel's count of drops falls in the steps in which it rises, instead of
-//! starting again. BLUE drops packets at random; its probability rises each time that the queue
-//! overflows, and falls while the queue is empty. CoDel marks packets of connections that support
-//! ECN; BLUE drops them too.
+//! While the delay is below the target, CoDel's count of drops falls step by step at the same
+//! intervals at which it rises. It does not restart from zero. BLUE drops packets at random; its
+//! probability rises each time that the queue overflows, and falls while the queue is empty. CoDel
+//! marks packets of connections that support ECN; BLUE drops them too.
 
 use super::codel::control_law;
 use super::policy::CoDelParameters;
@@ -26,8 +26,8 @@ pub(crate) struct CobaltParameters {
 }
 
 impl CobaltParameters {
-    /// The target is at least the time of one and a half packets of the largest size, and the
-    /// interval twice the target.
+    /// Adapts the parameters. The target is at least the transmission time of one and a half
+    /// largest packets, and the interval at least twice the target.
     pub(crate) fn new(of: CoDelParameters, rate: Rate, largest: u32) -> CobaltParameters {
         let packet = rate.airtime(largest);
         let target = of.target.max(Span(packet.0.saturating_mul(3) / 2));
@@ -40,8 +40,8 @@ impl CobaltParameters {
 /// The state of one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cobalt {
-    /// CoDel's next drop; while its count is zero, an interval after the last head, or after the
-    /// count fell to zero.
+    /// Time of CoDel's next drop. While the count is zero: an interval after the last head, or
+    /// after the count fell to zero.
     drop_next: Time,
     /// Time of the last change of BLUE's probability.
     blue_changed: Time,
@@ -52,8 +52,8 @@ pub(crate) struct Cobalt {
 }
 
 impl Cobalt {
-    /// Verdict on a head that is to be sent, and the new state. `draw` is uniform over all of
-    /// `u32`.
+    /// Returns the new state and the verdict on a head that is to be sent. `draw` is uniform over
+    /// all of `u32`.
     #[inline]
     pub(crate) fn step(
         &self,
@@ -94,7 +94,7 @@ impl Cobalt {
         (to, verdict)
     }
 
-    /// The count falls by one at each instant of the control law up to now.
+    /// Reduces the count by one for each instant of the control law up to now.
     fn decay(&mut self, of: &CobaltParameters, now: Time) {
         while self.count > 0 && now >= self.drop_next {
             self.count -= 1;
@@ -102,7 +102,7 @@ impl Cobalt {
         }
     }
 
-    /// A packet of the queue was dropped because there was no room.
+    /// Records that a packet of the queue was dropped because there was no room.
     pub(crate) fn overflowed(&mut self, of: &CobaltParameters, now: Time) {
         if now.since(self.blue_changed) > of.target {
             self.probability = self.probability.saturating_add(RISE);
@@ -113,7 +113,8 @@ impl Cobalt {
         self.count = self.count.max(1);
     }
 
-    /// The queue was empty until now: the count and the probability have fallen meanwhile.
+    /// Records that the queue was empty until now: reduces the count and the probability
+    /// accordingly.
     #[inline]
     pub(crate) fn was_empty(&mut self, of: &CobaltParameters, now: Time) {
         self.dropping = false;
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn drops_come_closer_by_the_control_law() {
         let mut cobalt = Cobalt::default();
-        // A short stay first, as at the start of a connection.
+        // The first packet has a short delay, as at the start of a connection.
         let early = Head { waited: Span::from_millis(1), ..LATE };
         assert_eq!(drops(&mut cobalt, 0..1, early), []);
         assert_eq!(drops(&mut cobalt, 1..330, LATE), [101, 172, 230, 280, 325]);
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!((step(1 << 24), step((1 << 24) - 1)), (Verdict::Mark, Verdict::Drop));
     }
 
-    /// From a count of 4 it falls at 10 ms, and then 57.7, 70.7 and 100 ms later each.
+    /// The count starts at 4. It falls at 10 ms, and then after further 57.7, 70.7 and 100 ms.
     #[test]
     fn the_count_falls_as_it_rose() {
         let cobalt = Cobalt { count: 4, drop_next: ms(10), dropping: true, ..Cobalt::default() };
@@ -193,14 +194,14 @@ mod tests {
             cobalt.count
         };
         assert_eq!([9, 10, 67, 68, 138, 139, 238, 239].map(count), [4, 3, 3, 2, 2, 1, 1, 0]);
-        // The same with packets that do not stay.
+        // The same happens with packets whose delay is below the target.
         let early = Head { waited: Span::from_millis(4), ..LATE };
         let (to, verdict) = cobalt.step(&OF, early, NEVER, ms(139));
         assert_eq!((to.count, verdict), (1, Verdict::Pass));
     }
 
-    /// The probability rises by 1/256 at an overflow, once in a target, and falls by 1/4096 for
-    /// each target for which the queue is empty.
+    /// The probability rises by 1/256 at an overflow, at most once in a target time. It falls by
+    /// 1/4096 for each target time during which the queue is empty.
     #[test]
     fn blue_rises_with_overflows_and_falls_while_empty() {
         let mut cobalt = Cobalt::default();
@@ -214,8 +215,8 @@ mod tests {
         assert_eq!((cobalt.probability, cobalt.count), (0, 0));
     }
 
-    /// At 1 Mbit/s a packet of 1500 B takes 12 ms: the target is 18 ms, and the interval stays as
-    /// long as both are together. At 100 kbit/s the interval is twice the target.
+    /// At 1 Mbit/s a packet of 1500 B takes 12 ms: the target is 18 ms; the sum of interval and
+    /// target, 105 ms, stays the same. At 100 kbit/s the interval is twice the target.
     #[test]
     fn slow_links_have_a_longer_target() {
         let of = |rate| CobaltParameters::new(CoDelParameters::default(), rate, 1500);

@@ -1,10 +1,10 @@
-//! Controlled delay: Nichols and Jacobson, RFC 8289.
+//! Controlled delay (CoDel): Nichols and Jacobson, RFC 8289.
 //!
-//! A standing queue is one in which each packet of an interval stayed longer than the target. Then
-//! packets are dropped when they are to be sent: the next drop comes after the interval divided by
-//! the square root of the number of drops, until a packet stays for a shorter time. Names and steps
-//! are those of the RFC's pseudo-code; a drop and the test of the head behind it are two steps
-//! here, at one instant.
+//! A queue is a standing queue if all packets of an interval waited longer than the target. Then
+//! packets are dropped at the instant at which they would be sent. The next drop comes after the
+//! interval divided by the square root of the number of drops. This continues until a packet waits
+//! for a shorter time than the target. Names and steps are those of the RFC's pseudo-code; a drop
+//! and the test of the head behind it are two steps here, at one instant.
 
 use super::policy::CoDelParameters;
 use super::settings::{ECN, in_range, marks};
@@ -60,7 +60,8 @@ pub struct CoDel {
 /// The variable state, by the RFC's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Time at which packets will have been above the target for an interval; 0: they are below it.
+    /// Time at which the delay will have been above the target for a whole interval. 0: the delay
+    /// is below the target.
     first_above_time: Time,
     drop_next: Time,
     count: u64,
@@ -83,7 +84,7 @@ impl CoDel {
         CoDel { parameters, maxpacket, state: State::default() }
     }
 
-    /// Verdict on a head that is to be sent, and the new state.
+    /// Returns the new state and the verdict on a head that is to be sent.
     #[inline]
     pub fn step(&self, head: Head, now: Time) -> (CoDel, Verdict) {
         let (state, verdict) = self.state.step(&self.parameters, self.maxpacket, head, now);
@@ -96,7 +97,8 @@ impl CoDel {
 }
 
 impl State {
-    /// Verdict on a head that is to be sent, and the new state, with parameters stored elsewhere.
+    /// Returns the new state and the verdict on a head that is to be sent. The parameters are
+    /// stored elsewhere.
     #[inline]
     pub(crate) fn step(
         &self,
@@ -139,7 +141,8 @@ impl State {
             return (to, Verdict::Pass);
         }
         to.dropping = true;
-        // If it was dropping recently, the rate that controlled the queue then is a good start.
+        // If the queue was in the dropping state recently, the drop rate of that time is a good
+        // start.
         let delta = to.count.saturating_sub(to.lastcount);
         let lately = now < to.drop_next + of.interval * 16;
         to.count = if delta > 1 && lately { delta } else { 1 };
@@ -156,7 +159,7 @@ mod tests {
 
     const LARGE: Head = Head { waited: Span::from_millis(6), behind: 3000, capable: false };
 
-    /// The intervals of the RFC's law: 100 ms divided by the square roots of 1, 2, 3 and on.
+    /// The intervals of the RFC's law: 100 ms divided by the square roots of 1, 2, 3 and so on.
     #[test]
     fn the_control_law_divides_by_square_roots() {
         let next = |count| control_law(Time::ZERO, Span::from_millis(100), count).0;
@@ -166,8 +169,8 @@ mod tests {
         assert_eq!(control_law(Time(7), super::super::settings::LONGEST, 1), Time(4_000_000_007));
     }
 
-    /// A head that stays above the target for ever, tested each millisecond: the first drop is an
-    /// interval after it was first above, the others follow the law from there.
+    /// The delay is always above the target and is tested each millisecond. The first drop comes an
+    /// interval after the first test; the others follow the control law from there.
     #[test]
     fn drops_come_as_the_rfc_has_them() {
         let mut codel = CoDel::new(CoDelParameters::default(), 1500);
@@ -203,12 +206,12 @@ mod tests {
             assert_eq!(see(LARGE, ms), (Verdict::Pass, count));
         }
         assert_eq!(see(Head { waited: Span::from_millis(4), ..LARGE }, 340), (Verdict::Pass, 4));
-        // Above again for an interval: count continues at 4 - 1.
+        // The delay is above the target again for an interval: count continues at 4 - 1.
         assert_eq!(see(LARGE, 341), (Verdict::Pass, 4));
         assert_eq!(see(LARGE, 441), (Verdict::Drop, 3));
-        // A packet or less behind it is not a standing queue.
+        // With at most one packet behind the head, there is no standing queue.
         assert_eq!(see(Head { behind: 1500, ..LARGE }, 442).0, Verdict::Pass);
-        // Much later it starts anew.
+        // Much later the count starts again at 1.
         assert_eq!(see(LARGE, 9_000).0, Verdict::Pass);
         assert_eq!(see(LARGE, 9_100), (Verdict::Drop, 1));
     }

@@ -29,8 +29,8 @@ use policy::{CoDelParameters, PieParameters, Policy, RedParameters};
 use red::Red;
 use verdict::{Head, Level, Link, Verdict};
 
-/// Names of the policies. Without room, `tail` drops the arriving packet and `head` the first one;
-/// the others also drop or mark packets before that.
+/// Names of the policies. If the queue is full, `tail` drops the arriving packet and `head` drops
+/// the first packet of the queue. The others also drop or mark packets before the queue is full.
 pub const NAMES: &[&str] = &["tail", "head", "red", "gred", "codel", "pie"];
 
 /// The parameters of a policy.
@@ -44,7 +44,8 @@ pub fn params(name: &str) -> &'static [Param] {
 }
 
 impl Policy {
-    /// The policy of this name for a queue with this limit; `None` for tail drop, which has none.
+    /// The policy of this name for a queue with this limit; `None` for tail drop, which needs no
+    /// state.
     pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, ConfigError> {
         Ok(Some(match name {
             "head" => Policy::Head,
@@ -115,7 +116,7 @@ impl AqmState {
         }
     }
 
-    /// Verdict on a packet that arrives.
+    /// Returns the verdict on a packet that arrives.
     #[inline]
     pub(crate) fn comes(
         &mut self,
@@ -131,7 +132,7 @@ impl AqmState {
         }
     }
 
-    /// Verdict on a head that is to be sent. Changes nothing.
+    /// Returns the verdict on a head that is to be sent. The state does not change.
     #[inline]
     pub(crate) fn judge(&self, head: Head, now: Time) -> Verdict {
         match self {
@@ -140,7 +141,7 @@ impl AqmState {
         }
     }
 
-    /// Makes the verdict final.
+    /// Returns the verdict on a head that is to be sent, and stores the new state.
     #[inline]
     pub(crate) fn settle(&mut self, head: Head, now: Time) -> Verdict {
         match self {
@@ -157,7 +158,7 @@ impl AqmState {
         }
     }
 
-    /// The queue has become empty.
+    /// Records that the queue has become empty.
     #[inline]
     pub(crate) fn emptied(&mut self, now: Time) {
         match self {
@@ -167,7 +168,7 @@ impl AqmState {
         }
     }
 
-    /// Continues from another state of its kind, with these parameters.
+    /// Continues from a state of the same policy, with the new parameters.
     pub(crate) fn migrate_from(&mut self, old: AqmState) {
         match (self, old) {
             (AqmState::Red(own), AqmState::Red(old)) => own.migrate_from(old),

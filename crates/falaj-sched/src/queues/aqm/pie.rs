@@ -1,9 +1,9 @@
 //! Proportional integral controller enhanced: Pan and others, RFC 8033.
 //!
 //! Packets are dropped at their arrival, with a probability that is updated each period: it grows
-//! with the excess of the delay over the reference, and with the increase of the delay since the
-//! last update. Steps and constants are those of the RFC's appendix A, derandomization as in
-//! appendix B; the delay is that of the last packet that left.
+//! with the excess of the delay over the target, and with the increase of the delay since the last
+//! update. Steps and constants are those of the RFC's appendix A; derandomization is that of
+//! appendix B. The delay is the delay of the last packet that left.
 
 use super::policy::PieParameters;
 use super::settings::{ECN, in_range, marks};
@@ -47,7 +47,7 @@ impl PieParameters {
     }
 }
 
-/// The probability one; probabilities are fractions of it.
+/// The probability 1. Probabilities are stored in units of 2^-64.
 const ONE: i128 = 1 << 64;
 /// Per second, alpha is an eighth and beta one and a quarter.
 const ALPHA: (i128, i128) = (ONE / 8, 1_000_000_000);
@@ -86,7 +86,7 @@ impl Pie {
         }
     }
 
-    /// Verdict on a packet that arrives, by a draw.
+    /// Returns the verdict on a packet that arrives. `draw` is a random number.
     pub fn comes(&mut self, level: Level, capable: bool, now: Time, draw: u64) -> Verdict {
         self.catch_up(now);
         if self.burst_allowance > Span::ZERO || !self.drop_early(level, draw) {
@@ -100,7 +100,7 @@ impl Pie {
     }
 
     fn drop_early(&mut self, level: Level, draw: u64) -> bool {
-        // A short queue is left alone.
+        // No packet of a short queue is dropped.
         let short = self.qdelay_old.0 < self.of.target.0 / 2 && self.drop_prob < ONE / 5;
         if short || u64::from(level.bytes) <= 2 * u64::from(self.mean_pktsize) {
             return false;
@@ -117,7 +117,8 @@ impl Pie {
         hit
     }
 
-    /// A packet leaves after a time of `stayed`; it is zero for an empty queue.
+    /// Records that a packet leaves after a queueing delay of `stayed`, or that the queue is empty:
+    /// `stayed` is then zero.
     pub fn leaves(&mut self, stayed: Span, now: Time) {
         self.catch_up(now);
         self.qdelay = stayed;
@@ -156,7 +157,7 @@ impl Pie {
         let half = self.of.target.0 / 2;
         let calm = self.qdelay.0 < half && self.qdelay_old.0 < half;
         if calm {
-            // No congestion is seen: the probability decays.
+            // There is no congestion: the probability decays.
             self.drop_prob = self.drop_prob * 98 / 100;
         }
         self.drop_prob = self.drop_prob.clamp(0, ONE);
@@ -183,7 +184,8 @@ mod tests {
         pie.drop_prob as f64 / ONE as f64
     }
 
-    /// Worked out by hand: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled by its range.
+    /// Computed by hand, with the delay `q`: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled
+    /// by a factor for the range of the probability.
     #[test]
     fn the_probability_goes_as_worked_out_by_hand() {
         let mut pie = Pie::new(PieParameters::default(), 1000);
@@ -197,24 +199,25 @@ mod tests {
             );
             pie.drop_prob as f64 / ONE as f64
         };
-        // 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, divided by 2048.
+        // From 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, divided by 2048.
         let mut p = see(55, 0.07375 / 2048.0);
-        // It is below 10^-4, so divided by 128: 0.125 x 0.040.
+        // The probability is below 10^-4, so the change is divided by 128: 0.125 x 0.040.
         p = see(55, p + 0.005 / 128.0);
         p = see(55, p + 0.005 / 128.0);
-        // Above 10^-4: divided by 32, and 100 ms longer.
+        // Above 10^-4 the change is divided by 32. The delay is 100 ms longer.
         p = see(155, p + (0.125 * 0.140 + 1.25 * 0.1) / 32.0);
-        // Above 10^-3: divided by 8. Down to 95 ms.
+        // Above 10^-3 the change is divided by 8. The delay falls by 10 ms.
         p = see(145, p + (0.125 * 0.130 - 1.25 * 0.010) / 8.0);
-        // And never below zero.
+        // The probability never falls below zero.
         assert!(p < 0.01);
         see(95, 0.0);
-        // From zero in large steps: never more than 2 % at once above a tenth.
+        // A large step: above a probability of a tenth, it rises by at most 2 % at once.
         pie.drop_prob = ONE / 5;
         pie.qdelay = Span::from_secs(3);
         pie.calculate_drop_prob();
         assert!((prob(&pie) - 0.22).abs() < 1e-12);
-        // Two calm periods: minus alpha times 15 ms; then the decay by 2 %.
+        // The delay was zero at the last two updates: the probability changes by minus alpha times
+        // 15 ms, and then decays by 2 %.
         (pie.qdelay, pie.qdelay_old) = (Span::ZERO, Span::ZERO);
         pie.calculate_drop_prob();
         assert!((prob(&pie) - (0.22 - 0.125 * 0.015) * 0.98).abs() < 1e-12);
@@ -229,7 +232,8 @@ mod tests {
         for ms in 0..150 {
             assert_eq!(pie.comes(full, false, Time(ms * 1_000_000), 0), Verdict::Pass, "{ms} ms");
         }
-        // At a probability just below 5 % gaps are 18 packets at least, 20 by chance, 171 at most.
+        // At a probability just below 5 %, a gap between drops has at least 18 packets: 17 and a
+        // random part of mean 20. It has at most 171 packets.
         pie.comes(full, false, Time(150_000_000), 0);
         let (mut drops, mut gap, n) = (0, 0, 200_000);
         for _ in 0..n {
@@ -240,8 +244,8 @@ mod tests {
                 (drops, gap) = (drops + 1, 0);
             }
         }
-        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); the truncation changes
-        // little.
+        // A gap is 17 plus a geometric random number of mean 20 and standard deviation sqrt(380).
+        // The truncation at 171 changes little.
         let mean = f64::from(n) / 37.0;
         let deviation = (380.0 * f64::from(n) / 37.0f64.powi(3)).sqrt();
         assert!(

@@ -1,4 +1,4 @@
-//! The policies of queues as configured: each with its parameters.
+//! The configured policies of queues, each with its parameters.
 
 use crate::units::probability::Probability;
 use crate::units::time::Span;
@@ -6,7 +6,7 @@ use crate::units::time::Span;
 /// A policy and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Without room, the packet that waits longest is dropped.
+    /// Head drop: if the queue is full, the packet that has waited longest is dropped.
     Head,
     /// Random early detection.
     Red(RedParameters),
@@ -17,12 +17,12 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Returns true if it drops packets after they were queued.
+    /// Returns true if the policy drops packets after they were queued.
     pub(crate) fn drops_later(&self) -> bool {
         matches!(self, Policy::Head | Policy::CoDel(_))
     }
 
-    /// Its name.
+    /// Returns the policy's name.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Head => "head",
@@ -39,13 +39,13 @@ impl Policy {
 pub struct RedParameters {
     /// Lower threshold; below it no packet is dropped.
     pub min: u32,
-    /// Upper threshold, at which the probability is reached.
+    /// Upper threshold, at which `probability` is reached.
     pub max: u32,
     /// True if the thresholds, and the average, are in bytes.
     pub bytes: bool,
     /// Probability just below `max`.
     pub probability: Probability,
-    /// Weight in the average of the queue's length at one arrival.
+    /// Weight of the queue's current length in the average, for each arrival.
     pub weight: Probability,
     /// True if all packets are dropped only at twice `max`, not at `max`.
     pub gentle: bool,
@@ -56,7 +56,7 @@ pub struct RedParameters {
 /// Target and interval, and marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDelParameters {
-    /// Delay up to which a queue is good.
+    /// Target: the delay up to which a queue counts as good.
     pub target: Span,
     /// Time within which the delay has to be below the target once.
     pub interval: Span,

@@ -1,9 +1,11 @@
-//! Random early detection: Floyd and Jacobson 1993; gentle as Floyd 2000; marks as RFC 3168.
+//! Random early detection: Floyd and Jacobson 1993; gentle mode after Floyd 2000; marks after RFC
+//! 3168.
 //!
 //! The average length follows the queue slowly. Between two thresholds packets are marked or
-//! dropped with a probability that grows with the average, spread evenly: it also grows with the
-//! number of packets since the last one. Above the upper threshold all are dropped; in gentle mode,
-//! the probability continues to grow until the average is twice that threshold.
+//! dropped with a probability that grows with the average. To spread the drops evenly, the
+//! probability also grows with the number of packets since the last drop or mark. Above the upper
+//! threshold all packets are dropped; in gentle mode, the probability continues to grow until the
+//! average is twice that threshold.
 
 use super::policy::RedParameters;
 use super::settings::{ECN, marks};
@@ -112,21 +114,21 @@ impl RedParameters {
 
 /// Fractional bits of the average.
 const POINT: u32 = 24;
-/// The probability one.
+/// The probability 1.
 const ONE: u128 = 1 << 64;
 
 /// RED of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Red {
     of: RedParameters,
-    /// Time of a typical packet: the average of an idle queue is lowered once in this time.
+    /// Transmission time of a typical packet: the average of an idle queue is lowered once in this
+    /// time.
     typical: Span,
     avg: u64,
     /// Time at which the queue became empty.
     idle: Option<Time>,
-    /// Number of packets between the last one that was marked or dropped and the latest one. With
-    /// it, the distance between two such packets is uniform over 1 to 1/p_b (section 7 of the
-    /// paper).
+    /// Number of packets since the last one that was marked or dropped. The distance between two
+    /// such packets is uniform over 1 to 1/p_b because of this count (section 7 of the paper).
     count: Option<u64>,
 }
 
@@ -142,7 +144,7 @@ impl Red {
         }
     }
 
-    /// Verdict on a packet that arrives, by a draw.
+    /// Returns the verdict on a packet that arrives. `draw` is a random number.
     pub fn comes(&mut self, level: Level, capable: bool, now: Time, draw: u64) -> Verdict {
         let length = u64::from(if self.of.bytes { level.bytes } else { level.packets }) << POINT;
         if let Some(idle) = self.idle.take() {
@@ -178,8 +180,8 @@ impl Red {
         if self.of.ecn && capable { Verdict::Mark } else { Verdict::Drop }
     }
 
-    /// The probability by the average alone, as a fraction of 2^64; `None`: all packets are
-    /// dropped.
+    /// The probability that follows from the average alone, in units of 2^-64. `None`: all packets
+    /// are dropped.
     fn p_b(&self, min: u64, max: u64) -> Option<u128> {
         let most = u128::from(self.of.probability.of_all());
         if self.avg < max {
@@ -190,7 +192,7 @@ impl Red {
             .then(|| most + (ONE - most) / u128::from(max) * beyond)
     }
 
-    /// The queue has become empty.
+    /// Records that the queue has become empty.
     pub fn emptied(&mut self, now: Time) {
         self.idle = Some(now);
     }
@@ -203,7 +205,7 @@ impl Red {
     }
 }
 
-/// The average after `m` packets without a contribution: avg (1 - w)^m.
+/// The average after `m` arrivals at an empty queue: avg (1 - w)^m.
 fn sunk(avg: u64, weight: Probability, mut m: u64) -> u64 {
     let (mut power, mut left) = (ONE - u128::from(weight.of_all()), u128::from(avg));
     while m > 0 && left > 0 {
@@ -230,7 +232,8 @@ mod tests {
         RedParameters { ecn, ..RedParameters::new(&values, Limit::Packets(100), gentle).unwrap() }
     }
 
-    /// Numbers of packets marked and dropped of `n`, with an average that stays at this length.
+    /// Returns the numbers of marked and of dropped packets out of `n`, while the average stays at
+    /// this length.
     fn sample(of: RedParameters, length: u32, capable: bool, n: u64) -> (u64, u64) {
         let mut red = Red::new(of, LINK);
         let mut draws = Draws::new(5, u64::from(length));
@@ -248,8 +251,8 @@ mod tests {
     }
 
     /// The distance from one drop to the next is uniform over 1 to 1/p_b (the paper's 3.2), so one
-    /// packet in `(1/p_b + 1)/2` is dropped; and the standard deviation of that share over n
-    /// packets is known.
+    /// packet in `(1/p_b + 1)/2` is dropped. The standard deviation of their number is computed
+    /// from the same distribution.
     #[test]
     fn the_probability_grows_with_the_average_as_the_paper_draws_it() {
         let n = 1 << 20;
@@ -260,7 +263,7 @@ mod tests {
                 14 => 0.09,
                 _ => 1.0 / f64::from(inverse),
             };
-            // Gaps: P(gap > k) = 1 - k p_b, while that is above zero.
+            // Gaps: P(gap > k) = 1 - k p_b, while this is above zero.
             let mut gap = 0.0;
             let mut square = 0.0;
             let mut k = 0.0;
@@ -295,7 +298,8 @@ mod tests {
         );
         assert_eq!(sample(parameters(false, true), 4, true, 1000), (0, 0));
         assert_eq!(sample(parameters(false, true), 15, true, 1000), (0, 1000));
-        // Gentle: at 15 as just below it, at 22.5 about 55 %, at 30 all.
+        // Gentle mode: at an average of 15 as many marks as just below 15, at 22.5 about 55 %, at
+        // 30 all packets are dropped.
         let (low, high) = (
             sample(parameters(true, true), 15, true, 1000).0,
             sample(parameters(true, true), 22, true, 1000).0,
@@ -307,13 +311,14 @@ mod tests {
     #[test]
     fn the_average_follows_slowly_and_decays_without_arrivals() {
         let mut red = Red::new(parameters(false, false), LINK);
-        // From zero to 20 with w = 0.002: 20 (1 - 0.998^n).
+        // The average rises from zero to 20 with w = 0.002: 20 (1 - 0.998^n).
         for n in 1..=1000u32 {
             red.comes(Level { packets: 20, bytes: 0 }, false, Time::ZERO, u64::MAX);
             let expected = 20.0 * (1.0 - 0.998f64.powi(n as i32));
             assert!((red.avg as f64 / f64::from(1 << POINT) - expected).abs() < 1e-4, "{n}");
         }
-        // 346 packets of 1 ms later it is half of that, and one more arrival at an empty queue.
+        // After a pause of 346 packets of 1 ms the average is half of that; one more arrival at the
+        // empty queue lowers it once more.
         let before = red.avg as f64;
         red.emptied(Time::ZERO);
         red.comes(Level::default(), false, Time(346_500_000), u64::MAX);

@@ -14,31 +14,31 @@ pub enum Verdict {
     Drop,
 }
 
-/// Fill level of a queue, the packet in service included.
+/// Fill level of a queue, including the packet in service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Packets.
+    /// Number of packets.
     pub packets: u32,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u32,
 }
 
 /// A head that may be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Time since its arrival.
+    /// Time since the packet's arrival.
     pub waited: Span,
-    /// Bytes behind it.
+    /// Number of bytes behind the packet in its queue.
     pub behind: u32,
-    /// True if it may be marked.
+    /// True if the packet may be marked (ECN).
     pub capable: bool,
 }
 
-/// Constants of a queue.
+/// Constants of a queue's link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Highest rate at which it is served.
+    /// Highest rate at which the queue is served.
     pub rate: Rate,
-    /// The largest packet.
+    /// Size of the largest packet in bytes.
     pub largest: u32,
 }
