@@ -69,6 +69,7 @@ export class Api {
   }
 }
 
+/** Returns true if the answer is a change that was made or would be accepted, not a refusal. */
 export function isMade(answer: Made | Problem): answer is Made {
   return "changed" in answer;
 }

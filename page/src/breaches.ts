@@ -36,6 +36,7 @@ function meaning(breach: Breach): string {
     : `delay ${second(breach.arrival_ns)} ${breach.bound_ns} ${breach.cause} ${breach.flow}`;
 }
 
+/** Returns true if violation `a` has the longer delay, or the lower rate; both belong to one entry. */
 function isWorse(a: Breach, b: Breach): boolean {
   if (a.kind === "rate") return b.kind === "rate" && a.sent < b.sent;
   return b.kind === "delay" && stay(a) > stay(b);

@@ -8,6 +8,7 @@ import { type Knob, changes, knobs, most } from "./settings";
 /** Time without input after which the service checks the values, in ms, so that a moving slider causes no requests. */
 const PAUSE = 250;
 
+/** The form. Each edited value is checked by the service; `Apply` sets it. */
 export class Change {
   readonly element: HTMLElement;
   private readonly fields = h("div", { class: "fields" });

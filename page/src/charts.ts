@@ -7,6 +7,7 @@ import { h } from "./dom";
 import { stacked, type Column } from "./history";
 import { colour, onTheme } from "./theme";
 
+/** A line of a chart: its name, and how it is drawn. */
 export interface Line {
   label: string;
   colour: string;
@@ -15,6 +16,7 @@ export interface Line {
   fill?: boolean;
 }
 
+/** The settings of a chart. */
 interface Asked {
   title: string;
   /** Formats a number for the axis and the table. */
@@ -30,6 +32,7 @@ interface Asked {
   stacked?: boolean;
 }
 
+/** Height of a chart, in CSS pixels. */
 const HEIGHT = 168;
 /** Possible distances between two labels on an axis of whole numbers. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
@@ -37,7 +40,7 @@ const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4,
 const LEAST = 20;
 const FONT = "12px system-ui, sans-serif";
 
-/** Chart of several quantities with the same unit over the last minutes. */
+/** Chart of several quantities with the same unit over time. */
 export class Chart {
   readonly element: HTMLElement;
   private readonly plot: uPlot;
@@ -149,10 +152,11 @@ export class Chart {
     this.legend.replaceChildren(...legend(this.asked.lines.slice(0, labels.length).map((line, n) => ({ ...line, label: labels[n]! }))).children);
   }
 
+  /** Shows new values: `at` are their times in seconds since 1970, `broken` the numbers of guarantee violations. */
   show(at: number[], columns: Column[], broken: Column = []): void {
     this.data = [at, ...columns];
     this.broken = broken;
-    // Shows the last five minutes, or the part of them for which there are values.
+    // The time axis covers all values, and at least `LEAST` seconds.
     const end = at.at(-1) ?? Date.now() / 1000;
     this.plot.batch(() => {
       this.plot.setData((this.asked.stacked ? [at, ...stacked(columns)] : this.data) as uPlot.AlignedData, true);
@@ -162,12 +166,14 @@ export class Chart {
     if (this.details.open) this.fillTable();
   }
 
+  /** The title and the last value of each line, for screen readers. */
   private summary(): string {
     const { title, format } = this.asked;
     const now = this.labels.map((label, n) => `${label} ${format((this.data[n + 1] as Column).at(-1) ?? null)}`);
     return `${title}, now: ${now.join(", ")}`;
   }
 
+  /** Fills the table with the last 30 values, if it is open. */
   private fillTable(): void {
     if (!this.details.open) return;
     const { format } = this.asked;
@@ -262,8 +268,10 @@ export class Tail {
   }
 }
 
+/** The line of the guarantee, in all charts that have one. */
 export const GUARANTEE: Line = { label: "guaranteed", colour: "guarantee", dash: [7, 4], width: 2 };
 
+/** A share as percent, or below one percent as a power of ten. */
 function share(value: number): string {
   return value >= 0.01 ? `${Number((value * 100).toPrecision(2))} %` : `10${superscript(Math.round(Math.log10(value)))}`;
 }
@@ -272,20 +280,24 @@ function superscript(n: number): string {
   return [...String(n)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
 }
 
+/** The powers of ten between which an axis shows all values from `least` to `most`. */
 function decades(least: number, most: number): [number, number] {
   if (!(least > 0) || !Number.isFinite(most)) return [1e3, 1e9];
   return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 10))];
 }
 
+/** Returns true if the value is a power of ten. */
 function isDecade(value: number): boolean {
   const log = Math.log10(value);
   return Math.abs(log - Math.round(log)) < 1e-6;
 }
 
+/** The time of day, from seconds since 1970. */
 function clock(seconds: number): string {
   return new Date(seconds * 1000).toLocaleTimeString("en-GB");
 }
 
+/** The colour, nearly transparent. */
 function faint(colour: string): string {
   return colour.replace(/^rgb\((.*)\)$/, "rgba($1, 0.14)");
 }
@@ -304,10 +316,12 @@ function sized(plot: uPlot, within: HTMLElement): void {
   watch.observe(within);
 }
 
+/** The table in a frame that scrolls, named after the chart `of`. */
 function scrolled(table: HTMLTableElement, of: string): HTMLElement {
   return h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": `${of}, as a table` }, table);
 }
 
+/** Replaces the contents of a table; the first cell of each row is its heading. */
 export function fill(table: HTMLTableElement, head: string[], rows: string[][]): void {
   const cell = (text: string, n: number) => (n === 0 ? h("th", { scope: "row" }, text) : h("td", {}, text));
   table.replaceChildren(

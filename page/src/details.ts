@@ -10,15 +10,18 @@ import { Change } from "./change";
 import type { Breach, HistoryStep } from "./model";
 import { verdict } from "./verdict";
 
+/** Maximum number of entries in the list of violations. */
 const SHOWN = 12;
 /** Reasons for drops, in the order of the bands in the chart: the last one is at the bottom. */
 const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "queue_full"];
+/** For each cause of a violation: the cause and a remedy, in words. */
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
   host: { because: "this host read it or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
   guarantee: { because: "the guarantee was not kept", todo: "a defect of falaj: report it with this scenario" },
 };
 
+/** The part of the page about the chosen adapter. */
 export class Details {
   readonly element: HTMLElement;
   readonly change: Change;

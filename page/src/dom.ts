@@ -2,6 +2,7 @@
 
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 
+/** Sets attributes and event handlers of an element. */
 function set(element: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
@@ -10,6 +11,7 @@ function set(element: Element, attributes: Attributes): void {
   }
 }
 
+/** Makes an HTML element with attributes, event handlers (functions) and children. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -21,6 +23,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Makes an SVG element with attributes and children. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Record<string, string | number> = {},

@@ -6,11 +6,13 @@ function digits(value: number): string {
   return value.toFixed(whole >= 99.95 || whole === 0 ? 0 : whole >= 9.995 ? 1 : 2);
 }
 
+/** The value in the largest of the units in which it is at least 1. */
 function scaled(value: number, steps: [number, string][]): string {
   const [by, unit] = steps.find(([by]) => Math.abs(value) >= by * 0.9995) ?? steps[steps.length - 1]!;
   return `${digits(value / by)} ${unit}`;
 }
 
+/** A rate, from bits per second. */
 export function rate(bits: number | null | undefined): string {
   if (bits == null) return "—";
   return scaled(bits, [
@@ -21,6 +23,7 @@ export function rate(bits: number | null | undefined): string {
   ]);
 }
 
+/** A time, from nanoseconds. */
 export function time(nanos: number | null | undefined): string {
   if (nanos == null) return "—";
   return scaled(nanos, [
@@ -31,10 +34,12 @@ export function time(nanos: number | null | undefined): string {
   ]);
 }
 
+/** A whole number with separators of thousands. */
 export function count(n: number | null | undefined): string {
   return n == null ? "—" : n.toLocaleString("en-US");
 }
 
+/** A share, from 0 to 1, in percent. */
 export function percent(share: number | null | undefined): string {
   return share == null ? "—" : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
 }

@@ -63,6 +63,7 @@ export function largest(tracks: [string, Track][], most: number): [string, Colum
   return [...own, [`${rest.length} others`, others]];
 }
 
+/** Measurements of one flow in one direction over the last minutes. */
 export class Track implements Series {
   at: number[] = [];
   offered: Column = [];
@@ -111,6 +112,7 @@ export class Track implements Series {
   }
 }
 
+/** Number of the flow's guarantee violations since it began. */
 function broken({ breaches }: Flow): number {
   return breaches.guarantee + breaches.rate;
 }
@@ -123,6 +125,7 @@ export interface Lane {
   flow: Flow;
 }
 
+/** All flows of all adapters in one direction. */
 export function lanes(sample: Sample, way: Way): Lane[] {
   return sample.adapters.flatMap((adapter) =>
     adapter[way].map((flow) => ({ key: `${way} ${adapter.name} ${flow.flow}`, way, adapter, flow: whole(flow, adapter, way) })),
@@ -135,6 +138,7 @@ function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
   return { ...flow, total: { ...flow.total, dropped } };
 }
 
+/** Measurements of all flows over the last minutes, with the last sample. */
 export class History {
   private tracks = new Map<string, Track>();
   sample: Sample | null = null;

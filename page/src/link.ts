@@ -12,6 +12,7 @@ import { verdict } from "./verdict";
 const DRAWN = 24;
 const [ROW, TOP] = [34, 8];
 
+/** Drawing of the adapters, the link and its uplink; lines are thicker the more is sent. */
 export class Topology {
   readonly element: HTMLElement;
   private readonly drawing = svg("svg", { class: "topology", role: "img" });
@@ -87,6 +88,7 @@ function tenantOf(name: string): string | null {
   return at < 0 ? null : name.slice(0, at);
 }
 
+/** Drawing of the link's occupancy: a row for each flow, over the last cycles or turns. */
 export class Cycles {
   readonly element: HTMLElement;
   private readonly rows = h("div", { class: "cycles", role: "img" });
@@ -131,6 +133,7 @@ export class Cycles {
   }
 }
 
+/** The text, cut to at most `most` characters. */
 function short(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }

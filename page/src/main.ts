@@ -16,6 +16,7 @@ import { verdict } from "./verdict";
 /** Time between two attempts to reach the service, in ms. */
 const AGAIN = 2000;
 
+/** The whole page. */
 class Page {
   private readonly history = new History();
   private readonly overview = new Overview((key) => this.pick(key), () => this.draw());
@@ -220,6 +221,7 @@ function enter(wrong: boolean): void {
   input.focus();
 }
 
+/** Connects to the service and shows the page, or asks for the token. */
 async function start(): Promise<void> {
   const known = token();
   const api = new Api(known);

@@ -34,6 +34,7 @@ const HEAD: [text: string, said?: string][] = [
 ];
 const GROUPS: [string, number][] = [["", 2], ["Rate", 2], ["Delay", 3], ["", 4]];
 
+/** The table of all adapters, its filter by name, and the chart of their rates. */
 export class Overview {
   readonly element: HTMLElement;
   private readonly body = h("tbody");
@@ -117,10 +118,12 @@ export class Overview {
   }
 }
 
+/** The heading of a column. */
 function headed([text, said]: [string, string?], n: number): HTMLElement {
   return h("th", { scope: "col", class: n < 2 ? "" : "number", ...(said !== undefined && { "aria-label": said }) }, text);
 }
 
+/** Sets the texts and classes of an adapter's row. */
 function update(row: Row, { adapter, flow }: Lane, track: Track | undefined, chosen: boolean): void {
   const { window, guarantee } = flow;
   const name = flow.flow === adapter.name ? adapter.name : `${adapter.name} · ${flow.flow}`;

@@ -2,6 +2,7 @@
 
 import type { Disciplines, FlowKeys, Link, Scenario } from "./model";
 
+/** A key that the form can change, with its present value. */
 export interface Knob {
   key: string;
   label: string;
@@ -36,6 +37,7 @@ function find(link: Link, name: string, otherwise: string): [FlowKeys, string] |
   return [at as FlowKeys, kind];
 }
 
+/** The value of a key in a flow's table, as text; empty if the table does not have the key. */
 function written(keys: FlowKeys, key: string): string {
   let value: unknown = keys;
   for (const word of key.split(".")) value = (value as Record<string, unknown> | undefined)?.[word];

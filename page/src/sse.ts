@@ -16,6 +16,7 @@ export class Events {
   }
 }
 
+/** Parses the lines of one event. */
 function event(block: string): Event {
   const of = (field: string) =>
     block

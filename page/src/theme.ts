@@ -9,11 +9,13 @@ probe.hidden = true;
 let known = new Map<string, string>();
 const told: (() => void)[] = [];
 
+/** The choice on the page; `auto` follows the system. */
 export function theme(): Theme {
   const kept = localStorage.getItem(KEPT);
   return THEMES.find((theme) => theme === kept) ?? "auto";
 }
 
+/** Stores a choice and applies it. */
 export function choose(theme: Theme): void {
   localStorage.setItem(KEPT, theme);
   apply();
@@ -36,6 +38,7 @@ export function colour(name: string): string {
   return value;
 }
 
+/** Applies the chosen colours to the page and the charts. */
 function apply(): void {
   document.documentElement.dataset.theme = theme();
   known = new Map();

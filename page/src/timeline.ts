@@ -17,6 +17,7 @@ export interface Row {
   share: number;
 }
 
+/** The drawn part of the link's occupancy. */
 export interface Timeline {
   /** Start and length of the drawn interval, in nanoseconds. */
   begin: number;
@@ -37,6 +38,7 @@ export function cycle(link: Link): number | null {
   return gatesCycle(link) ?? (phases > 0 ? phases : null);
 }
 
+/** Intervals in which the flow's gate is open, cut at the drawn interval, from whose start their times count. */
 function gates(link: Link, flow: string, begin: number, length: number): [number, number][] {
   const keys = link.flow?.[flow];
   // A gate may open several times in a cycle.

@@ -17,10 +17,12 @@ export function token(): string | null {
   return sessionStorage.getItem(KEPT);
 }
 
+/** Stores the token for this tab. */
 export function keep(token: string): void {
   sessionStorage.setItem(KEPT, token);
 }
 
+/** Removes the stored token. */
 export function forget(): void {
   sessionStorage.removeItem(KEPT);
 }

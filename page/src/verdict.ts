@@ -2,6 +2,7 @@
 
 import type { Adapter, Flow } from "./model";
 
+/** Kinds of verdicts. `own` and `host`: delays above the bound that the sender or the host caused. */
 export type Level = "none" | "unjudged" | "gone" | "paused" | "kept" | "own" | "host" | "broken";
 
 export interface Verdict {
@@ -16,6 +17,7 @@ const GONE = "its interface is gone for good: remove the adapter and add it agai
 
 const UNJUDGED = "its counters do not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
 
+/** The verdict on a flow's guarantee: the worst that applies. */
 export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
   const broken = breaches.guarantee + breaches.rate;
   const times = (n: number) => (n === 1 ? "once" : `${n.toLocaleString("en-US")} times`);

@@ -18,6 +18,7 @@ const ARGUMENTS = [
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PICTURES = process.env.PICTURES ?? "pictures";
 
+/** Starts the browser. */
 export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
 }
@@ -49,6 +50,7 @@ export async function obstacles(page: Page): Promise<string[]> {
   });
 }
 
+/** Writes a picture of the whole page to the directory `PICTURES`. */
 export async function picture(page: Page, name: string): Promise<void> {
   mkdirSync(PICTURES, { recursive: true });
   await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true });

@@ -11,6 +11,7 @@ export const TOKEN = "not-to-be-guessed/+=";
 /** Returns true if namespaces are allowed here. */
 export const possible = spawnSync("unshare", ["-Urn", "true"]).status === 0;
 
+/** A process of `falaj serve` with its API over TCP, and a directory for its files. */
 export class Service {
   private constructor(
     private child: ChildProcess,

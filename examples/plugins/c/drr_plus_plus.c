@@ -52,6 +52,7 @@ static void *refused(struct drrpp *drrpp, struct falaj_refusal *refusal, uint32_
     return NULL;
 }
 
+/* Returns nonzero if the parameter has this name and this text. */
 static int is_text(const struct falaj_param *param, const char *name, const char *text)
 {
     return !strcmp(param->name, name) && !strcmp(param->text, text);
