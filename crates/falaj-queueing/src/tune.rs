@@ -1,11 +1,12 @@
-//! The size and timeout that keep a delay at the least processor time. Each quantity has a closed
-//! form, without matrices and simulation, so that the choice can be repeated at run time.
+//! Chooses the size and the timeout of batches that meet a target delay at the least processor
+//! time. Each quantity has a closed form, without matrices and simulation, so that the choice can
+//! be repeated at run time.
 //!
-//! A packet waits for its batch to depart, for the other side to wake, for the batches in front,
-//! and for the service of its own. The first wait is that of Poisson packets ([`Filling`]). Packets
-//! of a burst count as one; packets to N destinations fill N batches in parallel. The third wait is
-//! the mean wait by Kraemer and Langenbach-Belz; the arrivals of batches are the more regular the
-//! more packets a batch has.
+//! A packet waits until its batch departs, until the receiving thread (the other side) is awake,
+//! until the batches in front are served, and until its own batch is served. The first wait is
+//! computed for Poisson arrivals ([`Filling`]). Packets of a burst count as one; packets to N
+//! destinations fill N batches in parallel. The third wait is the mean wait by Kraemer and
+//! Langenbach-Belz; the more packets a batch has, the more regularly batches arrive.
 
 use crate::batches::{Filling, Measure, Policy};
 use crate::refused::{Refused, not_negative, positive};
@@ -13,7 +14,7 @@ use crate::refused::{Refused, not_negative, positive};
 /// The target delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// From a packet's arrival until it is carried across.
+    /// Time from a packet's arrival until the other side has received it.
     pub delay: f64,
     /// The mean, or a percentile of 0.9 or above.
     pub measure: Measure,
@@ -24,8 +25,8 @@ pub struct Wanted {
 pub struct Load {
     /// Packets per unit of time.
     pub rate: f64,
-    /// Packets of a burst, estimated as the variance of the number of arrivals in an interval over
-    /// its mean; 1 for Poisson or more regular arrivals.
+    /// Mean number of packets in a burst, estimated as the variance of the number of arrivals in an
+    /// interval over its mean; 1 for Poisson or more regular arrivals.
     pub burst: f64,
     /// Number of batches that are filled in parallel.
     pub streams: f64,
@@ -75,9 +76,9 @@ pub struct Choice {
 /// The result of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tuned {
-    /// The cheapest policy that keeps the delay, to within 1 %.
+    /// A policy that keeps the delay, and costs at most 1 % more than the cheapest such policy.
     Kept(Choice),
-    /// No policy keeps the delay; this one has the least.
+    /// No policy keeps the delay; this one has the smallest delay.
     Missed(Choice),
 }
 
@@ -90,12 +91,12 @@ impl Tuned {
     }
 }
 
-/// The highest load of the other side that a choice may cause. At higher loads, waits grow too fast
+/// The highest load that a choice may cause on the other side. At higher loads, waits grow too fast
 /// to be predicted.
 const FULL: f64 = 0.95;
-/// Timeouts that are tried, as multiples of the remaining delay. At a multiple of two, most large
-/// batches become full before their timeout; at four, most small ones do too. With half as many
-/// timeouts in this list a choice may cost 4 % more than the best.
+/// Timeouts that are tried, as multiples of the part of the target delay that is left for waiting.
+/// At a multiple of two, most large batches become full before their timeout; at four, most small
+/// ones do too. With half as many timeouts in this list a choice may cost 4 % more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
 /// Among policies that cost at most this multiple of the cheapest, the one with the shortest
@@ -123,7 +124,7 @@ impl Load {
         Ok(())
     }
 
-    /// Bursts of one stream for each unit of time.
+    /// Number of bursts of one stream per unit of time.
     fn bursts(&self) -> f64 {
         self.rate / (self.streams * self.burst)
     }
@@ -154,13 +155,13 @@ pub fn expect(
     if when_idle {
         return Ok(natural(wanted, load, cost, policy));
     }
-    // Without a timeout, twice the mean time to fill a batch stands in for it.
+    // Without a timeout, twice the mean time to fill a batch is used instead.
     let timeout = policy.timeout.unwrap_or(2.0 * policy.size as f64 / load.bursts());
     let filling = Filling::new(load.bursts(), timeout)?;
     Ok(filled(wanted, load, cost, &filling, Policy { size: policy.size, timeout: Some(timeout) }))
 }
 
-/// Batches that depart full or by their timeout.
+/// Predicts the results of batches that depart when they are full or when their timeout expires.
 fn filled(
     wanted: &Wanted,
     load: &Load,
@@ -190,11 +191,11 @@ fn filled(
     Some(Choice { policy, when_idle: false, delay, processor, batches, queued })
 }
 
-/// Batches that depart as soon as the other side is idle, with the packets that arrived
-/// meanwhile.
+/// Predicts the results of batches that depart as soon as the other side is idle, with the packets
+/// that have arrived until then.
 fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<Choice> {
     let left = 1.0 - load.rate * cost.per_packet;
-    // Bursts are not divided.
+    // A burst is never divided between two batches.
     let least = cost.per_batch + cost.per_packet * load.burst;
     let turn = least.max(cost.per_batch / left);
     let batches = (load.rate / load.burst).min(1.0 / turn);
@@ -242,7 +243,7 @@ pub fn choose(
     match wanted.measure {
         Measure::Percentile(_) => {
             let mut timeout = wanted.delay - cost.waking_at_most - cost.per_batch;
-            // The number of packets in a batch depends on the timeout in turn, but weakly.
+            // The number of packets in a batch itself depends on the timeout, but weakly.
             for _ in 0..3 {
                 if timeout < shortest {
                     break;
@@ -294,7 +295,7 @@ impl Found {
         }
     }
 
-    /// The largest size that keeps the delay with this timeout. Sizes that are too small do not
+    /// Considers the largest size that keeps the delay with this timeout. Very small sizes do not
     /// keep it either, because they overload the other side.
     fn largest(
         &mut self,
@@ -334,7 +335,7 @@ impl Found {
         match (as_cheap.min_by(|a, b| timeout(a).total_cmp(&timeout(b))), self.least) {
             (Some(best), _) => Ok(Tuned::Kept(best)),
             (None, Some(least)) => Ok(Tuned::Missed(least)),
-            // The packets alone, without the cost of batches, exceed the capacity.
+            // Even without the cost of batches, the packets exceed the capacity of the other side.
             (None, None) => Err(Refused::Unstable { load: self.busy }),
         }
     }

@@ -1,7 +1,7 @@
 //! The tuner: it estimates a load and costs from the counters of epochs, and chooses a policy for
 //! them. It changes the policy only if the gain exceeds the uncertainty of the measurements, so a
-//! steady load leaves the policy alone. An epoch unlike those before it is set aside: the next one
-//! shows whether the load has changed or the machine stalled.
+//! steady load leaves the policy alone. An epoch that differs from those before it is set aside:
+//! the next epoch shows whether the load has changed or the machine stalled.
 
 use crate::batches::{Measure, Policy as Size};
 use crate::recent::Recent;
@@ -10,40 +10,41 @@ use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{ADDRESS, BatchPolicy, LENGTH};
 use falaj_sched::units::time::Span;
 
-/// Weight of the sums so far at each new epoch.
+/// Factor by which the sums of earlier epochs are multiplied at each new epoch.
 const KEPT: f64 = 15.0 / 16.0;
-/// Weight of the sums for costs at each new epoch. They are kept longer, because sizes must vary
-/// before both costs can be separated.
+/// The same factor for the sums of costs. They are kept longer, because sizes must vary before both
+/// costs can be separated.
 const COSTS_KEPT: f64 = 0.98;
 /// Threshold for a change of load, in standard deviations of Poisson packets.
 const SURE: f64 = 4.0;
 /// The delay that a choice aims at, as a fraction of the target. A policy has to change only when
-/// its delay exceeds the whole target, so a choice is not changed again at once.
+/// its delay exceeds the whole target, so a new choice stays for some time.
 const AIM: f64 = 0.95;
-/// Least gain of a change, as a fraction.
+/// Least saving of processor time for which the policy changes, as a fraction.
 const PAYS: f64 = 0.03;
 /// A gain must also exceed this number of standard errors.
 const CERTAIN: f64 = 2.0;
-/// Maximum excess of the predicted delay over the target that uncertainty excuses, as a fraction of
+/// The predicted delay may exceed the target by its uncertainty, but at most by this fraction of
 /// the target.
 const PATIENCE: f64 = 0.03;
-/// Number of consecutive epochs that mean a new load if they deviate in the same direction.
+/// Number of consecutive epochs after which the load counts as new, if all deviate in the same
+/// direction.
 const ALIKE: u32 = 2;
-/// Number of consecutive deviating epochs that mean a new load in any case.
+/// Number of consecutive deviating epochs after which the load counts as new in any case.
 const UNLIKE: u32 = 4;
 /// Ratio of measured to computed waits that is assumed until it is measured, and its standard
 /// error.
 const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
-/// Epochs after which a better policy is searched for even without a reason.
+/// Number of epochs after which a better policy is searched for even if nothing has changed.
 const LOOK: u32 = 8;
 /// Costs that are assumed before measurements, in seconds: of a batch, of copying a packet, and of
 /// a wake-up.
 const FIRST: Cost =
     Cost { per_batch: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
-/// Weight of these first costs against the measured ones.
+/// Weight of these first costs relative to the measured ones.
 const DOUBT: f64 = 0.01;
 
-/// Keeps a delay at the least processor time. Pass it to
+/// Chooses batch sizes and timeouts that keep a delay at the least processor time. Pass it to
 /// [`Packer::tuned`](falaj_engine::batch::Packer::tuned).
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -53,8 +54,9 @@ pub struct Tuner {
     stretch: Recent,
     costs: Costs,
     waking: Waking,
-    /// Number of consecutive epochs that were set aside; the direction of the last one, true if
-    /// above; and the number of the last ones in that direction.
+    /// Number of consecutive epochs that were set aside. `above` is true if the last of them had
+    /// more packets than expected; `alike` is the number of the last epochs that deviate in that
+    /// direction.
     aside: u32,
     above: bool,
     alike: u32,
@@ -69,8 +71,8 @@ pub struct Tuner {
 struct Sums {
     packets: f64,
     span: f64,
-    /// Number of batches that departed, without epochs in which the load changed. The next three
-    /// sums leave out these epochs too.
+    /// Number of batches that departed. This sum and the next three leave out the epochs in which
+    /// the load changed.
     batches: f64,
     carried: f64,
     open: f64,
@@ -88,7 +90,7 @@ struct Costs {
     ps: f64,
 }
 
-/// Time until the other side begins.
+/// Time until the other side begins, in seconds: mean and variance.
 #[derive(Clone, Debug)]
 struct Waking {
     mean: Recent,
@@ -143,8 +145,8 @@ impl Costs {
         self.ps += packets * spent;
     }
 
-    /// Costs per batch and per packet. Where the measurements cannot tell them apart, they stay
-    /// close to the first ones.
+    /// Costs per batch and per packet. Where the measurements cannot separate the two costs, they
+    /// stay close to the first costs.
     fn found(&self) -> (f64, f64) {
         let (first_c, first_p) = (FIRST.per_batch, FIRST.per_packet);
         if self.cc <= 0.0 || self.cs <= 0.0 {
@@ -231,7 +233,7 @@ impl Tuner {
             return Cost { per_batch, per_packet, ..FIRST };
         };
         // There are too few measurements for percentiles: the mean plus three standard deviations
-        // stands in.
+        // is used instead.
         let waking_at_most = waking + 3.0 * self.waking.variance.sqrt();
         Cost { per_batch, per_packet, waking, waking_at_most }
     }
@@ -251,8 +253,8 @@ impl Tuner {
     /// Adds an epoch's counters to the estimates. Returns true if the load is a new one.
     fn learn(&mut self, seen: &EpochStats, now: BatchPolicy) -> bool {
         let packets = seen.packets as f64;
-        // A few packets after a long silence are the load of that silence too; many packets are a
-        // load that has begun after it.
+        // If a few packets follow a long silence, the silence belongs to the load. If many packets
+        // follow, a new load has begun after the silence.
         let idle = if seen.packets < 16 { seconds(seen.idle) } else { 0.0 };
         let long = seconds(seen.span) + idle;
         let known = self.sums.span > 0.0;
@@ -275,7 +277,7 @@ impl Tuner {
         sums.bytes += seen.bytes as f64;
         bursts(seen).into_iter().for_each(|burst| self.burst.add(burst));
         self.costs.add(seen.batches as f64, seen.carried as f64, seconds(seen.spent));
-        // Batches that departed in an epoch of two loads belong to neither.
+        // Batches that departed in an epoch of two loads are counted for neither load.
         if !moved {
             sums.batches += seen.batches as f64;
             sums.carried += seen.carried as f64;
@@ -286,8 +288,8 @@ impl Tuner {
         moved
     }
 
-    /// Returns true if the packet count differs significantly from the forecast. Counts consecutive
-    /// ones.
+    /// Returns true if the packet count differs significantly from the forecast. Counts the
+    /// consecutive epochs that differ.
     fn is_unlike(&mut self, packets: f64, expected: f64, burst: f64) -> bool {
         let unlike = (packets - expected).abs() > SURE * (burst * expected).sqrt() + 1.0;
         if unlike {
@@ -313,7 +315,7 @@ impl Tuner {
                 self.stretch.add(seconds(seen.waited) / seen.carried as f64 / fill);
             }
         }
-        // If the other side is busy, the crossing time measures the batches in front instead.
+        // If the other side is busy, the crossing time is mainly the wait for the batches in front.
         if seen.crossings > 0 && expected.processor < 0.8 {
             let count = seen.crossings as f64;
             let crossing = seconds(seen.crossing) / count;
@@ -322,8 +324,8 @@ impl Tuner {
                 (seen.crossing_squares as f64 / count / 1e18 - crossing * crossing).max(0.0);
             let waking = &mut self.waking;
             let part = if waking.mean.known().is_some() { 1.0 / 8.0 } else { 1.0 };
-            // A single time at which the other side was not scheduled is not typical of all
-            // batches.
+            // The bound limits the effect of one moment at which the system did not run the other
+            // side.
             waking.variance +=
                 part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
             waking.mean.add((crossing - queued - service).max(0.0));
@@ -387,8 +389,8 @@ impl PolicyChooser for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // A lower cost is paid for by packets that wait longer. A gain that is smaller than the
-            // uncertainty of that wait does not count.
+            // A lower cost makes packets wait longer. A gain that is smaller than the uncertainty
+            // of that wait does not count.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {
                 Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,

@@ -1,4 +1,4 @@
-//! Sends a datagram there and back through a relay with 20 ms in each direction.
+//! Sends a datagram through a relay with a delay of 20 ms in each direction, and gets the answer.
 //! `cargo run -p falaj-relay --example relay_a_datagram`
 
 use falaj_relay::{Relay, RelaySpec};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
 pub(crate) fn main() -> std::io::Result<()> {
-    // The application, which answers with the datagram itself.
+    // The application sends each datagram back.
     let application = UdpSocket::bind(ANY)?;
     let to = application.local_addr()?;
     std::thread::spawn(move || {

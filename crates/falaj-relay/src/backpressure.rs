@@ -1,4 +1,5 @@
-//! Room in queues: a stream waits for room, and a datagram without room is dropped.
+//! Room in queues: a stream waits until its queue has room; a datagram that finds no room is
+//! dropped.
 
 use crate::memory::RelayMemory;
 use falaj_sched::queues::queue::Limit;
@@ -25,8 +26,8 @@ impl QueueRoom {
         QueueRoom { limit, memory: None, used: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Room for data that are read from a stream and not yet written, limited by memory too. A
-    /// waiting stream is woken when its own data have been written, and needs no other
+    /// Room for data that are read from a stream and not yet written, limited by the free memory
+    /// too. A waiting stream is woken when its own data have been written, and needs no other
     /// notification: a stream without data in transit does not wait.
     pub(crate) fn window(limit: Limit, memory: &Arc<RelayMemory>) -> QueueRoom {
         QueueRoom { memory: Some(Arc::clone(memory)), ..QueueRoom::new(limit) }
@@ -82,7 +83,7 @@ impl QueueRoom {
         self.freed.notify_all();
     }
 
-    /// Closes the room: no thread waits any more.
+    /// Closes the room: threads that wait for it continue, and no thread waits any more.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.freed.notify_all();

@@ -1,28 +1,29 @@
 //! falaj between sockets: clients that connect to one address reach another one through an emulated
 //! link.
 //!
-//! No privilege is needed: it uses sockets and threads of the standard library, and socket options
-//! (`socket2`, `nix`). The crate is a stack of layers, described here from the bottom up.
+//! The relay needs no privileges: it uses sockets and threads of the standard library, and socket
+//! options (`socket2`, `nix`). The crate is a stack of layers, described here from the bottom up.
 //!
 //! # Links
 //! `pipes` has the engine of all links, up and down, the packets in transit, and their due times.
-//! It knows no sockets: relayed data are opaque cargo.
+//! It does not use sockets, and does not look into the relayed data.
 //!
 //! # Memory and backpressure
 //! `memory` limits the memory of all data in transit. `backpressure` has the limits of the queues,
 //! shared with the threads that read: a stream waits for room, a datagram without room is lost.
 //!
 //! # Sockets
-//! `udp` relays datagrams: it remembers their senders, and has a socket for each client;
-//! `local_address` sends answers from the address that the client has used. `tcp` relays streams,
-//! from one socket to the other, connection setup and end included. Sockets have neither packets
-//! nor headers: each datagram is charged with the headers that it would have, and a stream is cut
-//! into segments of the link's MTU with theirs. Readers and writers are threads, as the standard
-//! library has no other way to wait for several sockets.
+//! `udp` relays datagrams: it remembers their senders, and has a socket for each client.
+//! `local_address` sends answers from the address that the client has used. `tcp` relays streams
+//! from one socket to the other, including the setup and the end of connections. Sockets show
+//! neither packets nor headers. So the relay adds to each datagram the length of the headers that
+//! its packet would have, and cuts a stream into segments that fit the link's MTU with their
+//! headers. Readers and writers are threads, as the standard library has no other way to wait for
+//! several sockets.
 //!
 //! # Relay
-//! [`Relay`] runs all of it in the caller's thread, which alone makes decisions and delivers.
-//! [`RelaySpec`] is its configuration; [`RelayReport`] is its result.
+//! [`Relay`] runs all of it in the caller's thread; only this thread makes decisions and delivers
+//! data. [`RelaySpec`] is its configuration; [`RelayReport`] is its result.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -82,14 +83,15 @@ pub struct RelaySpec {
     pub clients: usize,
     /// A client that neither sends nor gets a datagram for this time is forgotten.
     pub idle: Duration,
-    /// Bytes for all data in transit, the records of packets included. Beyond that a datagram is
-    /// lost, and a stream has one segment in each direction.
+    /// Limit of memory for all data in transit, in bytes, the records of packets included. When the
+    /// memory is used up, arriving datagrams are lost, and each stream has one segment in each
+    /// direction.
     pub memory: u64,
 }
 
 impl RelaySpec {
-    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 allows no
-    /// shorter time), 256 MiB.
+    /// A relay of both protocols for 1024 clients, with 256 MiB. Clients are forgotten after two
+    /// minutes, the shortest time that RFC 4787 allows.
     pub fn new(listen: SocketAddr, to: SocketAddr) -> RelaySpec {
         RelaySpec {
             listen,
@@ -105,7 +107,7 @@ impl RelaySpec {
 /// The reason why a relay cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// It cannot listen at this address.
+    /// The relay cannot listen at this address.
     Listen(SocketAddr, io::Error),
     /// The link's discipline refuses its setup.
     Refused(ConfigErrors),
@@ -113,7 +115,7 @@ pub enum Error {
     Breaks,
     /// Streams are enabled, but rules lead through several links in sequence.
     Chain,
-    /// The address to reach is its own.
+    /// The address to reach is the relay's own.
     Itself(SocketAddr),
 }
 
@@ -145,7 +147,8 @@ impl std::error::Error for Error {}
 /// The results of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayReport {
-    /// Results of the flows: by link, each in the directions up and down, and by flow.
+    /// Results of the flows: for each link the directions up and down, and for each direction its
+    /// flows.
     pub flows: Vec<Vec<RelayFlow>>,
     /// Counters of the packets that each rule has taken, and their statistics. A stream counts as
     /// taken once in each direction; the statistics count its packets.
@@ -154,7 +157,7 @@ pub struct RelayReport {
     pub clients: u64,
     /// Number of streams that were accepted.
     pub streams: u64,
-    /// By link, up and down, breaches of contract by plugin disciplines.
+    /// Breaches of contract by plugin disciplines: for each link, the directions up and down.
     pub breaches: Vec<Vec<Breach>>,
     /// Datagrams and streams that were lost outside the queues, with the reasons.
     pub losses: [(u64, &'static str); 7],
@@ -203,9 +206,9 @@ impl Cargo for RelayItem {
 /// The largest number of packets that were read and wait for the deciding thread; further ones stay
 /// in the system's buffers.
 const WAITING: usize = 512;
-/// Waking up takes up to about this time, for which the thread spins.
+/// The thread spins for this time before a packet is due, because waking up can take about as long.
 const SPIN: Duration = Duration::from_micros(60);
-/// The longest time until a request to stop is noticed.
+/// The longest time until the relay notices a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Stack size of a reader or writer; there may be thousands.
@@ -235,7 +238,7 @@ impl PacketHeaders {
         }
     }
 
-    /// Length of the headers of IP and of the transport.
+    /// Length of the IP header and the transport header together.
     fn headers(&self, protocol: Protocol) -> u32 {
         let ip = if self.to.ip().to_canonical().is_ipv4() { 20 } else { 40 };
         ip + if protocol == TCP { 20 } else { 8 }
@@ -291,7 +294,8 @@ fn is_unknown(literal: &Literal) -> bool {
     }
 }
 
-/// The parameters of a packet's charge.
+/// The accounting layer and the headers, from which the bytes that a link counts for a packet are
+/// computed.
 #[derive(Clone, Copy)]
 struct Charge {
     layer: CountedLayer,
@@ -299,7 +303,7 @@ struct Charge {
 }
 
 impl Charge {
-    /// The charge for this payload.
+    /// The bytes that the link counts for a packet with this payload.
     fn of(self, payload: usize) -> u32 {
         let payload = u32::try_from(payload).unwrap_or(u32::MAX);
         self.layer.from_ip(payload.saturating_add(self.headers)).max(1)
@@ -340,7 +344,7 @@ impl Core {
         (self.sender.clone(), Arc::clone(&self.memory))
     }
 
-    /// The charge of packets of a protocol on this route.
+    /// The accounting of packets of a protocol on this route.
     fn charge(&self, entry: &Route, protocol: Protocol) -> Charge {
         Charge { layer: self.pipes.layer(entry), headers: self.headers.headers(protocol) }
     }
@@ -365,11 +369,11 @@ fn listen(
     }
 }
 
-/// Returns true if data sent to one address reach a listener at the other.
+/// Returns true if data sent to the address `to` reach a listener at the address `at`.
 fn reaches(at: SocketAddr, to: SocketAddr) -> bool {
     let (listens, sent) = (at.ip().to_canonical(), to.ip().to_canonical());
-    // A listener at all addresses listens at each address of this host, and such an address can be
-    // bound.
+    // A listener at all addresses listens at each address of this host. An address belongs to this
+    // host if it can be bound.
     let is_ours = || UdpSocket::bind((sent, 0)).is_ok();
     at.port() == to.port()
         && (listens == sent
@@ -386,7 +390,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens; arriving data wait for [`Relay::run`].
+    /// Begins to listen; arriving data wait for [`Relay::run`].
     ///
     /// # Errors
     /// The address is in use or not ours; or the links are invalid.
@@ -425,7 +429,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// The address at which it listens.
+    /// The address at which the relay listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().map(tcp::Tcp::address).or(self.udp.as_ref().map(udp::Udp::address))
     }
@@ -486,7 +490,7 @@ impl Relay {
         let left = if due == Time::NEVER { Span::from_secs(1) } else { due.since(now) };
         let sleep = Duration::from_nanos(left.0).saturating_sub(SPIN).min(LOOK);
         // The core has a sender itself, so the channel is never disconnected: an error means that
-        // the time is over.
+        // the time has expired.
         if sleep.is_zero() {
             std::hint::spin_loop();
             return self.messages.try_recv().ok();

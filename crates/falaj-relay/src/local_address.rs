@@ -14,7 +14,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// A socket, which may be bound to all addresses.
+/// A socket for datagrams, which may be bound to all addresses of the host.
 pub(crate) struct AnsweringSocket {
     socket: UdpSocket,
     is_wildcard: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
     /// Address of the sender.
     pub(crate) from: SocketAddr,
-    /// The address that it was sent to, if that is not the socket's own.
+    /// The address to which the datagram was sent, if that is not the socket's own.
     pub(crate) to: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ impl AnsweringSocket {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// The errors of the system, among them that the socket's read timeout has expired.
+    /// The errors of the system; one of them is an expired read timeout of the socket.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         if !self.is_wildcard {
             let (length, from) = self.socket.recv_from(buffer)?;

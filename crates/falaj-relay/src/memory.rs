@@ -1,16 +1,16 @@
 //! Memory for data in transit: one limit for all datagrams and streams of a relay.
 //!
-//! A datagram that finds no memory is lost. A stream waits: it may hold as much as is free, so that
-//! many unread streams leave memory for the next one (dynamic thresholds: A. K. Choudhury and E. L.
-//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, with a factor
-//! of one).
+//! A datagram that finds no memory is lost. A stream waits instead: its data in transit may not
+//! exceed the free memory. Thus even thousands of unread streams leave memory for the next stream
+//! (dynamic thresholds: A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for
+//! shared-memory packet switches", 1998, with a factor of one).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a packet in transit in addition to its payload: its records in the engine, the message
-/// of the thread that has read it, and the allocator's overhead of both.
+/// of the thread that has read it, and the allocator's overhead for both.
 const RECORD: u64 = 512;
 
 /// The limit of memory, and its use.
@@ -43,8 +43,8 @@ impl RelayMemory {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Memory for a datagram with this payload, if there is some; otherwise it is counted as
-    /// refused.
+    /// Memory for a datagram with this payload, if enough is free; otherwise the datagram is
+    /// counted as refused.
     pub(crate) fn try_hold(self: &Arc<RelayMemory>, payload: &[u8]) -> Option<Held> {
         let size = size(payload);
         let fits = |used: u64| used.checked_add(size).filter(|sum| *sum <= self.ceiling);
@@ -60,8 +60,8 @@ impl RelayMemory {
         }
     }
 
-    /// Memory for a segment whose stream has waited for it before, or has no other segment in
-    /// transit: then it may exceed the limit.
+    /// Memory for a segment. Its stream has waited for the memory before, or has no other segment
+    /// in transit; in the second case the limit may be exceeded.
     pub(crate) fn hold(self: &Arc<RelayMemory>, payload: &[u8]) -> Held {
         let size = size(payload);
         let used = self.used.fetch_add(size, Ordering::Relaxed);
@@ -119,7 +119,7 @@ mod tests {
         assert!(memory.try_hold(&[0; 101]).is_none());
         let three = memory.try_hold(&[0; 100]);
         assert!(three.is_some() && memory.free() == 0);
-        // The only segment of a stream.
+        // The only segment of a stream may exceed the limit.
         let beyond = memory.hold(b"x");
         assert_eq!((memory.free(), memory.refused()), (0, 1));
         drop((one, two, three, beyond));

@@ -31,39 +31,40 @@ pub(crate) const DOWN: usize = 1;
 pub struct RelayFlow {
     /// Packets: datagrams, and the segments that streams are cut into.
     pub counters: Counters,
-    /// Nominal delay of delivered packets: last bit in to last bit out of the queue.
+    /// Nominal delay of delivered packets, from the last bit into the queue to the last bit out of
+    /// it.
     pub delay: Meter,
-    /// Lateness of their delivery.
+    /// Release error: how much later than its nominal instant each packet was delivered.
     pub release_error: Meter,
 }
 
 /// The fate of a packet.
 pub(crate) enum PacketOutcome<T> {
-    /// It is at the far end of the link.
+    /// The packet has arrived at the far end of the link.
     Due(T),
-    /// It is too large, or the discipline dropped it.
+    /// The packet is too large, or the discipline dropped it.
     Lost(T),
 }
 
 /// A packet in transit.
 struct OnItsWay<T> {
     item: T,
-    /// Bytes of room that it takes in a queue.
+    /// Bytes that the packet takes in a queue, and the room of that queue.
     room: Option<(u32, Arc<QueueRoom>)>,
 }
 
-/// The route of a packet, and the key by which rules and masks know it.
+/// The route of a packet, and the header fields that rules and masks compare.
 #[derive(Clone, Copy)]
 pub(crate) struct IngressRoute {
     pub(crate) entry: Route,
     pub(crate) key: Key,
 }
 
-/// Data that may be in transit.
+/// The data of a packet in transit.
 pub(crate) trait Cargo: Sized {
     /// A copy of the packet; `None` if it cannot be duplicated.
     fn copy(&self) -> Option<Self>;
-    /// Flips a bit of it.
+    /// Flips a bit of the packet.
     fn corrupt(&mut self, corrupt: &Corrupt);
 }
 
@@ -81,13 +82,13 @@ struct PendingRelease {
 ///
 /// The queues' limits are kept here and not by the engine: a stream waits for room before it is
 /// read, but the engine either accepts or drops an arriving packet. If rules lead packets through
-/// links in sequence, the limits stay with the engine: no stream passes such links.
+/// links in sequence, the limits stay with the engine: the relay accepts no streams for such links.
 pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,
     /// The room in each queue, by pipe and flow.
     rooms: Vec<Vec<Arc<QueueRoom>>>,
-    /// Number of pipes of links; the bypass has two more.
+    /// Number of pipes that belong to links; the bypass has two more pipes.
     links: usize,
     items: Vec<Option<OnItsWay<T>>>,
     free: Vec<u32>,
@@ -106,7 +107,7 @@ struct TurnedAway {
     bytes: u64,
 }
 
-/// A limit that no queue reaches: the rooms are full long before.
+/// A limit that no queue reaches, because the rooms are full long before.
 const NONE: Limit = Limit::Bytes(u32::MAX as u64);
 
 /// Removes the limits of all queues; they are replaced by rooms, one for each flow that packets
@@ -128,7 +129,7 @@ fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<QueueRoom>>) {
     }
 }
 
-/// The sum of the flows' limits; in bytes as soon as one of them is.
+/// The sum of the flows' limits, in packets if all of them are in packets, else in bytes.
 fn sum(setup: &Setup) -> Limit {
     let bytes = |limit| match limit {
         Limit::Bytes(n) => n,
@@ -157,7 +158,7 @@ impl<T: Cargo> Pipes<T> {
         }
         let links = spec.places.len();
         let network = Network::new(&spec).map_err(|(_, refused)| refused)?;
-        // The rooms of chains, and of the bypass.
+        // Rooms without a limit: those of links in sequence, and of the bypass.
         let flows = network.flows();
         let open = |flows: &usize| (0..*flows).map(|_| Arc::new(QueueRoom::new(NONE))).collect();
         rooms.extend(flows[rooms.len()..].iter().map(open));
@@ -199,7 +200,7 @@ impl<T: Cargo> Pipes<T> {
         self.network.layer(entry.pipe).unwrap_or(CountedLayer::Ip)
     }
 
-    /// Closes all rooms: nothing waits any more.
+    /// Closes all rooms, so that no thread waits any more.
     pub(crate) fn close(&self) {
         self.rooms.iter().flatten().for_each(|room| room.close());
     }
@@ -222,7 +223,8 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    /// Puts in a packet that has room, or that takes none: the setup and the end of a stream.
+    /// Sends a packet that has taken its room, or that needs none, as the setup and the end of a
+    /// stream.
     pub(crate) fn input(&mut self, way: &IngressRoute, length: u32, item: T, counted: bool) {
         let IngressRoute { entry, key } = way;
         let room =
@@ -239,7 +241,7 @@ impl<T: Cargo> Pipes<T> {
         self.note();
     }
 
-    /// The packets whose fate is decided by now, in order.
+    /// The packets that have been delivered or lost by now, in order.
     pub(crate) fn poll(&mut self) -> Vec<PacketOutcome<T>> {
         let now = self.now();
         self.network.poll(now, &mut self.out);
@@ -263,12 +265,12 @@ impl<T: Cargo> Pipes<T> {
         std::mem::take(&mut self.fates)
     }
 
-    /// Returns true if queues may drop packets that are queued, or that have room.
+    /// Returns true if queues may drop packets that are queued, or for which there is room.
     pub(crate) fn drop_early(&self) -> bool {
         (0..self.links as u32).any(|pipe| self.network.drops_early(PipeId(pipe)))
     }
 
-    /// Lower bound on when `poll` returns packets, if none arrives.
+    /// The earliest time at which `poll` can return packets, if none arrives before.
     pub(crate) fn next_due(&self) -> Time {
         let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
         due.min(self.network.next_due())
@@ -344,12 +346,13 @@ impl<T: Cargo> Pipes<T> {
         self.releases.push(Reverse(PendingRelease { due, sequence, handle, pipe, flow, nominal }));
     }
 
-    /// By link, up and down, breaches of contract by plugin disciplines.
+    /// Breaches of contract by plugin disciplines: for each link, the directions up and down.
     pub(crate) fn breaches(&self) -> Vec<Vec<Breach>> {
         (0..self.links as u32).map(|pipe| self.network.breaches(PipeId(pipe))).collect()
     }
 
-    /// Measurements so far, by link, up and down, and by flow.
+    /// Measurements so far: for each link the directions up and down, and for each direction its
+    /// flows.
     pub(crate) fn flows(&self) -> Vec<Vec<RelayFlow>> {
         let mut flows = self.flows[..self.links].to_vec();
         for (p, pipe) in flows.iter_mut().enumerate() {
@@ -374,7 +377,7 @@ impl<T: Cargo> Pipes<T> {
             .collect()
     }
 
-    /// Number of packets behind a link that matched no flow of the next one.
+    /// Number of packets that left a link and matched no flow of the next link.
     pub(crate) fn unmatched(&self) -> u64 {
         self.network.unmatched()
     }

@@ -1,10 +1,10 @@
 //! Streams: read from one socket, cut into segments, carried through the link, and written to the
 //! other socket.
 //!
-//! No part of a stream is lost. If a packet would find no room the reader waits, and so, by TCP's
-//! own window, does the sender. The messages that open, end and reset a stream cross the link like
-//! its data. A connection is made at the far end when the open message arrives, and the client's
-//! data are read when the answer is back, a round trip later.
+//! No part of a stream is lost. If a packet would find no room, the reader waits; then TCP's own
+//! window makes the sender wait, too. The messages that open, end and reset a stream cross the link
+//! like its data. A connection is made at the far end when the open message arrives, and the
+//! client's data are read when the answer has come back, one round trip later.
 
 use crate::backpressure::QueueRoom;
 use crate::memory::Held;
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// The longest time until a blocked writer notices that it is not needed any more.
+/// The longest time until a blocked writer thread notices that it is no longer needed.
 const LOOK: Duration = Duration::from_millis(200);
 /// The longest time for the far end to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,21 +34,21 @@ const WINDOW: (u64, u64) = (1 << 20, 64 << 20);
 pub(crate) enum TcpMessage {
     Accepted(TcpStream, SocketAddr),
     Connected(u64, Option<TcpStream>),
-    /// Data were read, with room in the queue that they enter.
+    /// Data were read, and have taken room in the queue that they enter.
     Read(u64, usize, Queued),
-    /// The sender in this direction has ended it.
+    /// The sender in this direction has ended the stream.
     Ended(u64, usize),
     /// The socket that feeds this direction is broken.
     Broken(u64, usize),
 }
 
-/// Bytes of a stream, and their route.
+/// Bytes of a stream to be queued, and their route.
 pub(crate) struct Queued {
     way: IngressRoute,
     bytes: Held,
 }
 
-/// A message or data of a stream that cross the link.
+/// A packet of a stream on the link: a message or data.
 pub(crate) struct Segment {
     stream: u64,
     pipe: usize,
@@ -72,27 +72,27 @@ enum WriterCommand {
 /// One socket of a stream.
 struct StreamSide {
     socket: Arc<TcpStream>,
-    /// True if it has been reset.
+    /// True if the socket has been reset.
     broken: Arc<AtomicBool>,
-    /// The channel to its writer.
+    /// The channel to the socket's writer thread.
     writer: Option<Sender<WriterCommand>>,
 }
 
 impl StreamSide {
-    /// Resets it, so that its peer learns that the stream is incomplete.
+    /// Resets the socket, so that its peer learns that the stream is incomplete.
     fn reset(&mut self) {
         if self.broken.swap(true, Ordering::Relaxed) {
             return;
         }
         // With a linger time of zero, closing the last handle sends a reset. Readers and writers
-        // have handles: the former wake up, and the latter notice.
+        // have handles too: readers wake up, and writers notice the reset.
         let _ = SockRef::from(&*self.socket).set_linger(Some(Duration::ZERO));
         let _ = self.socket.shutdown(Shutdown::Read);
         self.writer = None;
     }
 }
 
-/// The last message of a direction; a reset may still follow an end.
+/// The last message of one direction of a stream. A reset may still follow an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LastWord {
     Nothing,
@@ -101,11 +101,11 @@ enum LastWord {
 }
 
 struct RelayStream {
-    /// Routes up and down: all data of a direction take the same one, to stay in order.
+    /// Routes up and down. All data of a direction take the same route, so that they stay in order.
     ways: [IngressRoute; 2],
     /// The client's socket, then the server's.
     sides: [Option<StreamSide>; 2],
-    /// For each direction: the data that are read and not yet written.
+    /// For each direction: room for the data that are read and not yet written.
     windows: [Arc<QueueRoom>; 2],
     /// For each direction: the last message that was sent, if any.
     said: [LastWord; 2],
@@ -113,7 +113,7 @@ struct RelayStream {
     over: [bool; 2],
 }
 
-/// The streams, and their listener.
+/// The streams, and the socket that accepts them.
 pub(crate) struct Tcp {
     listener: Arc<TcpListener>,
     address: SocketAddr,
@@ -125,8 +125,8 @@ pub(crate) struct Tcp {
     seen: u64,
 }
 
-/// The window of a stream: the link's rate times twice its delay, within bounds; the upper bound if
-/// the rate is unlimited.
+/// The window of a stream: the link's rate times twice its delay, within the bounds of `WINDOW`;
+/// the upper bound if the rate is unlimited.
 fn window(direction: &Direction) -> Limit {
     let rate = direction.pipe.setup.rate;
     let bytes = u128::from(rate.0) * u128::from(direction.pipe.delay.0) / 8_000_000_000;
@@ -182,8 +182,8 @@ impl Tcp {
                             return;
                         }
                     }
-                    // Perhaps no descriptors are available, or a client has left; neither may keep
-                    // a processor busy.
+                    // Perhaps no file descriptors are available, or a client has left. The pause
+                    // prevents a busy loop.
                     Err(_) => thread::sleep(LOOK),
                 }
             }
@@ -212,7 +212,7 @@ impl Tcp {
         match message {
             TcpMessage::Accepted(socket, client) => self.accept(socket, client, core),
             TcpMessage::Connected(id, server) => self.connected(id, server, core),
-            // Data of a stream that is gone cross the link too, and are dropped at the end.
+            // Data of a stream that has ended cross the link too, and are dropped at its far end.
             TcpMessage::Read(id, pipe, Queued { way, bytes }) => {
                 let length = core.headers.length(crate::TCP, bytes.len());
                 let segment = Segment { stream: id, pipe, what: SegmentContent::Bytes(bytes) };
@@ -267,7 +267,7 @@ impl Tcp {
         self.say(id, DOWN, SegmentContent::Opened, core);
     }
 
-    /// Sends a message without data; a stream's last message is sent once.
+    /// Sends a message without data. A stream's last message is sent only once.
     fn say(&mut self, id: u64, pipe: usize, what: SegmentContent, core: &mut Core) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let last = match what {
@@ -318,7 +318,8 @@ impl Tcp {
             SegmentContent::Bytes(bytes) => {
                 let length = bytes.len() as u32;
                 let writer = stream.sides[1 - pipe].as_ref().and_then(|side| side.writer.as_ref());
-                // A writer that is gone takes nothing; the other direction reports that.
+                // A writer that has ended takes no data; the other direction reports that the
+                // socket is broken.
                 if writer.is_none_or(|writer| writer.send(WriterCommand::Bytes(bytes)).is_err()) {
                     stream.windows[pipe].give_back(length);
                 }
@@ -352,7 +353,7 @@ impl Tcp {
         }
     }
 
-    /// A stream with a lost segment cannot continue.
+    /// Resets a stream of which a segment was lost: it cannot continue.
     pub(crate) fn lost(&mut self, segment: &Segment, core: &mut Core) {
         let Some(mut stream) = self.streams.remove(&segment.stream) else { return };
         core.losses.broken += 1;
@@ -368,7 +369,7 @@ impl StreamSide {
         StreamSide { socket: Arc::new(socket), broken: Arc::default(), writer: None }
     }
 
-    /// Starts two threads: one reads the data for `pipe`, the other writes those of the other
+    /// Starts two threads: one reads the data for `pipe`, and one writes the data of the other
     /// direction.
     fn start(
         &mut self,

@@ -1,5 +1,5 @@
-//! Datagrams: each client has a socket, as in a network address translator, so that answers find
-//! their way back.
+//! Datagrams: each client has a socket, as in a network address translator, so that answers reach
+//! the right client.
 
 use crate::local_address::{AnsweringSocket, Received};
 use crate::memory::{Held, RelayMemory};
@@ -15,14 +15,15 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest datagram.
+/// The longest datagram, in bytes.
 const LONGEST: usize = 65_536;
-/// The longest time until a reader notices that it is not needed any more.
+/// The longest time until a reader thread notices that it is no longer needed.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A message from a reader.
 pub(crate) enum UdpMessage {
-    /// The sender, and the address of the host that it has used, if there are several.
+    /// The sender, the address of this host to which it has sent (if this host has several), and
+    /// the payload.
     FromClient(SocketAddr, Option<IpAddr>, Held),
     FromServer(SocketAddr, Held),
 }
@@ -36,7 +37,7 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// Flips a bit of it.
+    /// Flips a bit of the payload.
     pub(crate) fn corrupt(&mut self, corrupt: &Corrupt) {
         corrupt.turn(&mut self.bytes);
     }
@@ -44,10 +45,12 @@ impl Datagram {
 
 struct UdpClient {
     socket: Arc<UdpSocket>,
-    /// The address that it sends to, if there are several; its answers come from there.
+    /// The address of this host to which the client sends, if there are several; answers are sent
+    /// from this address.
     asked: Option<IpAddr>,
     active: Instant,
-    /// True if it has sent again after an answer, so it is not a forged or one-time sender.
+    /// True if the client has sent again after an answer: its address is not forged, and it sends
+    /// more than once.
     is_known: bool,
     answered: bool,
     gone: Arc<AtomicBool>,
@@ -59,7 +62,7 @@ impl Drop for UdpClient {
     }
 }
 
-/// The clients, and their destination.
+/// The clients, and the address to which their datagrams are sent.
 pub(crate) struct Udp {
     socket: Arc<AnsweringSocket>,
     address: SocketAddr,
@@ -87,7 +90,7 @@ fn read(
                         return;
                     }
                 }
-                // The host of a missing server refuses the datagram.
+                // If no server listens there, its host refuses the datagram.
                 Err(e)
                     if matches!(
                         e.kind(),
@@ -98,7 +101,7 @@ fn read(
                         e.kind(),
                         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                     ) => {}
-                // No other error may keep a processor busy.
+                // The pause prevents a busy loop after other errors.
                 Err(_) => thread::sleep(LOOK),
             }
         }
@@ -156,10 +159,10 @@ impl Udp {
         core.pipes.offer(&way, length, RelayItem::Udp(Datagram { pipe, client, bytes }));
     }
 
-    /// Makes a place and a socket for a new client. If there is no place, all clients are removed
-    /// that have been silent for the idle time. If there are none, the one that has been silent for
-    /// longest is removed: the first choice are clients that have not sent again after an answer,
-    /// so that a thousand strangers lock no known client out.
+    /// Adds a new client and opens its socket. If the table is full, all clients that have been
+    /// silent for the idle time are removed. If there are none, the client that has been silent for
+    /// the longest time is removed. Clients that have not sent again after an answer are removed
+    /// first, so that a thousand unknown senders cannot displace a known client.
     fn admit(&mut self, client: SocketAddr, core: &mut Core) -> io::Result<()> {
         if self.clients.len() >= self.limit {
             let idle = self.idle;

@@ -1,5 +1,5 @@
 //! Virtual adapters: ports at the near end of a link, each with its own flow, and one port at the
-//! far end that all share.
+//! far end that all adapters share.
 
 use crate::diagnostics::Problem;
 use crate::model::{Adapter, Flow, Link};
@@ -113,8 +113,8 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
     }
 }
 
-/// Places of the adapters read so far, by the properties that must be unique: there may be
-/// thousands.
+/// Indices of the adapters read so far, by each property that must be unique. The maps keep the
+/// check fast for thousands of adapters.
 #[derive(Default)]
 struct Places<'a> {
     names: BTreeMap<&'a str, usize>,
@@ -130,7 +130,7 @@ impl<'a> Places<'a> {
         several.chain(self.names.get(&adapter.name[..])).copied().collect()
     }
 
-    /// Adds an adapter. Returns true if there was none of its name.
+    /// Adds an adapter. Returns true if there was no adapter with its name.
     fn add(&mut self, adapter: &'a Adapter, place: usize) -> bool {
         if self.names.contains_key(&adapter.name[..]) {
             return false;
@@ -142,5 +142,5 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Value of a port for which a namespace is made; several adapters may have it.
+/// The value of a port for which falaj makes a namespace. Several adapters may have this value.
 const NAMESPACE: &str = "namespace";

@@ -1,7 +1,8 @@
-//! Scheduled changes: settings as `falaj set` accepts them, at times of the run.
+//! Scheduled changes: settings as `falaj set` accepts them, each at a given time of the run.
 //!
-//! Each instant is one change of the scenario's text, which the ordinary parser reads. Changes that
-//! repeat for ever lead to a cycle of scenarios, so every scenario of a run is checked beforehand.
+//! All settings of one instant are one change of the scenario's text, and the ordinary parser reads
+//! the changed text. Changes that repeat for ever lead to a cycle of scenarios, so every scenario
+//! of a run is checked beforehand.
 
 use crate::diagnostics::{Diagnostics, Problem, Severity};
 use crate::edit::{Edit, Set, parse_set_or_unset, without_changes};
@@ -25,17 +26,17 @@ struct ChangeEntry {
     every: Option<Span>,
     until: Option<Span>,
     sets: Vec<Placed>,
-    /// The place of its `set`.
+    /// The place of the entry's `set` in the file.
     place: Range<usize>,
 }
 
-/// A setting and its place.
+/// A setting and its place in the file.
 struct Placed {
     set: Set,
     place: Range<usize>,
 }
 
-/// The text of a file and its scenario, which the changes edit.
+/// The text of a file and its scenario, to which the changes apply.
 pub(crate) struct Original<'a> {
     pub(crate) text: &'a str,
     pub(crate) file_name: &'a str,
@@ -43,8 +44,8 @@ pub(crate) struct Original<'a> {
     pub(crate) scenario: Scenario,
 }
 
-/// Reads all `[[change]]`, and returns the scenario with them; `None`: there is an error, which was
-/// reported. Without an `original` only the tables themselves are checked.
+/// Reads all tables `[[change]]`, and returns the scenario with its changes; `None` if there was an
+/// error, which is then in `problems`. Without an `original` it only checks the tables themselves.
 pub(crate) fn read(
     all: &[(&DeTable<'_>, Range<usize>)],
     text: &str,
@@ -115,8 +116,8 @@ fn entry(
     Some(ChangeEntry { at, every, until, sets, place: set.span() })
 }
 
-/// Reads the settings below `prefix`: `uplink.rate = "5mbit"` is one, with quotes around its key or
-/// without.
+/// Reads the settings below `prefix`: `uplink.rate = "5mbit"` is one setting, whether its key is in
+/// quotes or not.
 fn settings(
     value: &Spanned<DeValue<'_>>,
     prefix: &str,
@@ -151,10 +152,10 @@ fn settings(
     }
 }
 
-/// The settings of one instant in words, and the number of the scenario that they lead to.
+/// The settings of one instant in words, and the index of the scenario to which they lead.
 type ScheduleStep = (Arc<[String]>, usize);
 
-/// Finds the scenarios to which the changes lead.
+/// Computes the scenarios to which the changes lead.
 struct Planner<'a> {
     original: &'a Original<'a>,
     entries: &'a [ChangeEntry],
@@ -162,7 +163,7 @@ struct Planner<'a> {
     /// The scenarios found so far with their texts; the first is that of the file.
     scenarios: Vec<(Arc<Scenario>, Arc<str>)>,
     numbers: BTreeMap<Arc<str>, usize>,
-    /// By scenario and entries: the change that they make.
+    /// By scenario and entries: the change that these entries make in this scenario.
     steps: BTreeMap<(usize, Vec<usize>), ScheduleStep>,
     /// True if a change was refused.
     refused: bool,
@@ -188,14 +189,15 @@ impl<'a> Planner<'a> {
 
     fn schedule(mut self) -> Option<Schedule> {
         let mut next: Vec<Option<Span>> = self.entries.iter().map(|entry| Some(entry.at)).collect();
-        // From here on, only changes without an end are made, each in its cycle.
+        // After this time, only changes without an end remain, each with its own period.
         let settled = self.entries.iter().map(|e| e.until.unwrap_or(e.at)).max()?;
         let endless = self.entries.iter().filter(|entry| entry.until.is_none());
         let period = endless.filter_map(|entry| entry.every).map(|every| u128::from(every.0));
         let period = period.reduce(least_common_multiple);
         let mut boundary = u128::from(settled.0);
         let (mut changes, mut now, mut cycle) = (Vec::new(), 0, None);
-        // The number of changes, and the scenario, at the beginning of the present cycle.
+        // The number of changes and the index of the scenario at the beginning of the present
+        // cycle.
         let mut began: Option<(usize, usize)> = None;
         while let Some(at) = next.iter().flatten().min().copied() {
             if let Some(period) = period.filter(|_| u128::from(at.0) > boundary) {
@@ -252,7 +254,7 @@ impl<'a> Planner<'a> {
         self.steps.entry((now, due)).or_insert((words, then)).clone()
     }
 
-    /// The number of the scenario after these settings.
+    /// The index of the scenario after these settings.
     fn change(&mut self, now: usize, sets: &[&Placed], at: Span) -> Result<usize, Vec<Problem>> {
         let (before, text) = self.scenarios[now].clone();
         let text = edited(&text, sets)?;

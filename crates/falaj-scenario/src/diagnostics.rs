@@ -16,19 +16,19 @@ pub enum Severity {
 /// An error or a warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Its severity.
+    /// The problem's severity.
     pub severity: Severity,
     /// The problem, in one line.
     pub title: String,
-    /// The text under the caret; may be empty.
+    /// The text beside the marked place; may be empty.
     pub label: String,
     /// Cures and allowed values; one line each.
     pub help: Vec<String>,
     /// The place in the file, in bytes.
     pub span: Range<usize>,
-    /// The line of its beginning, from 1.
+    /// The line in which the place begins, from 1.
     pub line: usize,
-    /// The column of its beginning in characters, from 1.
+    /// The column at which the place begins, in characters, from 1.
     pub column: usize,
 }
 
@@ -56,7 +56,7 @@ impl Problem {
         Problem::new(Severity::Warning, span, title)
     }
 
-    /// Adds the text under the caret.
+    /// Adds the text beside the marked place.
     pub fn label(mut self, label: impl Into<String>) -> Problem {
         self.label = label.into();
         self
@@ -83,8 +83,8 @@ impl Diagnostics {
     /// Maximum number of problems shown.
     pub const MOST: usize = 40;
 
-    /// The problems of the file with this name and text: in order, each once, with lines and
-    /// columns.
+    /// The problems of the file with this name and text, in order and without duplicates, with
+    /// lines and columns.
     pub fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
         for problem in &mut problems {
             problem.span = inside(text, &problem.span);
@@ -139,8 +139,8 @@ impl Diagnostics {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// Renders all problems for a terminal, each with its line of the file. Several similar
-    /// warnings are shown as the first one and the line numbers of the others. Colours are ANSI
+    /// Renders all problems for a terminal, each with its line of the file. Of several similar
+    /// warnings only the first is shown, with the line numbers of the others. Colours are ANSI
     /// escapes. Ends without a newline; empty if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };

@@ -1,4 +1,4 @@
-//! The changes from a running scenario to another one: pipes, the mapping of flows, and the
+//! The changes from a running scenario to another scenario: pipes, the mapping of flows, and the
 //! classification of packets.
 
 use crate::model::{Direction, Link, Scenario, Towards, pipe_of};
@@ -17,7 +17,7 @@ pub const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "do
 
 /// The changes, and the directions concerned.
 pub struct Difference {
-    /// The names of the directions that change, and `rules` if those change.
+    /// The names of the directions that change, and `rules` if the rules change.
     pub ways: Vec<String>,
     /// The engine's change; `None` if nothing changes for it.
     pub change: Option<Transaction>,
@@ -36,7 +36,8 @@ pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
     before.rules != after.rules || names(before) != names(after)
 }
 
-/// The queues with a new limit, if the change affects values alone; `None` if it affects more.
+/// The queues with a new limit, if the discipline, the masks and the number of queues stay the
+/// same; otherwise `None`.
 fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     let (before, after) = (was.pipe.setup.leaves(), is.pipe.setup.leaves());
     let same = was.scheduler().kind == is.scheduler().kind
@@ -50,7 +51,7 @@ fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     same.then(|| others.map(|(f, _)| f as u32..f as u32 + 1).collect())
 }
 
-/// The rules as the engine needs them, with links by their places.
+/// The rules as the engine needs them: links are given by their places in the engine.
 fn rules(scenario: &Scenario, at: &[u32]) -> Vec<RouteRule> {
     match (scenario.rules.as_slice(), at.first()) {
         ([], Some(first)) => vec![RouteRule::all_to(*first)],
@@ -204,8 +205,8 @@ pub fn difference(
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
-/// Computes the same for a change that only affects values of this flow of the only link, and not
-/// its adapter or its masks. The other flows, of which there may be thousands, are not compared.
+/// Computes the same if the change only affects values of this flow, but not its adapter or masks,
+/// and there is only one link. The other flows, of which there may be thousands, are not compared.
 ///
 /// # Errors
 /// As for [`difference`].
@@ -244,8 +245,8 @@ pub fn of_values(
     Ok(Difference { ways, change, at: at.to_vec(), others: false })
 }
 
-/// The new index of each rule: that of the rule with the same name, or, for rules that only have
-/// numbers, of an equal rule.
+/// The new index of each rule. A rule with a name becomes the rule of the same name; a rule without
+/// a name becomes an equal rule.
 fn rules_become(
     before: &Scenario,
     after: &Scenario,
@@ -270,8 +271,8 @@ fn rules_become(
     (0..before.rules.len()).map(is).collect()
 }
 
-/// The mapping of each flow; empty if each keeps its place. Queued packets of a removed flow join
-/// the flow that matches every packet, or else the last one.
+/// The mapping of each flow; empty if each flow keeps its place. Queued packets of a removed flow
+/// move to the flow that matches every packet, or, if there is none, to the last flow.
 fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
@@ -336,7 +337,7 @@ mod tests {
         );
     }
 
-    /// This number of links, at places in file order.
+    /// Places of this number of links, in file order.
     fn places(links: u32) -> (&'static [u32], PipePlaces) {
         (
             &[0, 1, 2, 3][..links as usize],

@@ -1,6 +1,6 @@
-//! A uniform layout of scenario files: it changes the layout, and nothing else.
+//! A uniform layout of scenario files. Nothing but the layout changes.
 //!
-//! The text is laid out anew from the reader's own events instead of from a tree: the order of
+//! The new layout is made from the events of the TOML parser, and not from a tree. So the order of
 //! tables and keys, every comment, and the notation of each value and key are kept.
 
 use crate::diagnostics::Diagnostics;
@@ -14,7 +14,7 @@ use toml_parser::parser::{Event, EventKind, parse_document};
 /// Maximum width of a line with an array, in columns, without the comment after it.
 pub const WIDTH: usize = 100;
 
-/// The rules of [`format()`], one a line.
+/// The rules of [`format()`], one in each line.
 pub const RULES: &[&str] = &[
     "the order of tables and keys, every comment, and the meaning of values stay as they are",
     "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
@@ -24,10 +24,11 @@ pub const RULES: &[&str] = &[
     "double quotes, unless the text would need escapes; lines end in a newline and in no blanks",
 ];
 
-/// Lays `text` out anew; it need not be a valid scenario. `file_name` is for messages alone.
+/// Returns `text` in the uniform layout. The text need not be a valid scenario. `file_name` is only
+/// used in messages.
 ///
 /// # Errors
-/// The errors, if the text is not TOML.
+/// The text is not TOML.
 pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -36,7 +37,7 @@ pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
     }
     let source = Source::new(text);
     let mut events: Vec<Event> = Vec::new();
-    // Errors were found above.
+    // Errors were reported above, so this parser reports none.
     parse_document(&source.lex().into_vec(), &mut events, &mut ());
     Ok(lay_out(&LineReader { source, events, at: 0 }.lines()))
 }
@@ -46,7 +47,7 @@ enum SourceLine {
     Blank,
     /// A line with a comment alone.
     Comment(String),
-    /// A header, or a key and its value, with the comment after it.
+    /// A header, or a key and its value, with the comment behind it in the same line.
     Code {
         text: String,
         comment: Option<String>,
@@ -54,9 +55,9 @@ enum SourceLine {
     },
 }
 
-/// A value, for the purpose of its layout.
+/// A value, as the layout sees it.
 enum Node {
-    /// A scalar as it will be written.
+    /// A scalar value as it will be written.
     Scalar(String),
     Array(Items),
     Table(Items),
@@ -72,11 +73,11 @@ struct Items {
 
 /// An element of an array, or of an inline table with its key.
 struct Item {
-    /// Comments in lines of their own.
+    /// Comments before the element, in lines of their own.
     before: Vec<String>,
     key: Option<String>,
     value: Node,
-    /// The comment after it.
+    /// The comment behind the element.
     behind: Option<String>,
 }
 
@@ -97,7 +98,7 @@ impl<'a> LineReader<'a> {
         self.source.get(event).map_or("", |raw| raw.as_str())
     }
 
-    /// A key or a value, in double quotes if these change nothing else.
+    /// A key or a value. Single quotes become double quotes if the text needs no escapes then.
     fn scalar(&self, event: Event) -> String {
         let text = self.text(event);
         let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
@@ -175,7 +176,7 @@ impl<'a> LineReader<'a> {
                 _ => {}
             }
         }
-        // A key without a value was an error.
+        // Not reached: a key without a value was reported as an error.
         Node::Scalar(String::new())
     }
 
@@ -220,7 +221,7 @@ impl Items {
     }
 }
 
-/// The value in one line, if it contains no comments and no texts of several lines.
+/// Returns the value in one line, if it contains no comments and no texts of several lines.
 fn flat(node: &Node) -> Option<String> {
     let (items, ends) = match node {
         Node::Scalar(text) => return (!text.contains('\n')).then(|| text.clone()),
@@ -297,7 +298,7 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
     write_value(out, &item.value, indent);
 }
 
-/// Sets blank lines and the columns of comments.
+/// Writes the lines with blank lines between them, and aligns the comments behind them.
 fn lay_out(lines: &[SourceLine]) -> String {
     // True for the first line of a header and of the comments above it.
     let mut heads = vec![false; lines.len()];
@@ -348,7 +349,8 @@ fn lay_out(lines: &[SourceLine]) -> String {
     out
 }
 
-/// The lines from the first one on that have comments after them, without a blank line between.
+/// The lines at the beginning of `lines` that have comments behind them, up to the first other line
+/// or blank line.
 fn commented<'l>(lines: &'l [SourceLine], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
     let line = |(n, line): (usize, &'l SourceLine)| match line {
         SourceLine::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {

@@ -1,4 +1,4 @@
-//! Reads hosts and the links that they are connected to.
+//! Reads hosts, and the links to which they are connected.
 
 use crate::diagnostics::Problem;
 use crate::keys;
@@ -8,14 +8,14 @@ use crate::suggest::{self, quoted};
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// Names with another meaning.
+/// Names that no host may have, because they mean something else.
 const TAKEN: [&str; 2] = [ROUTER, "localhost"];
 
-/// Reads one `[host.NAME]` after the other.
+/// Reads the tables `[host.NAME]` one after another.
 pub(crate) struct Reader<'a> {
     /// Names of the links.
     names: &'a [&'a str],
-    /// `None`: it has an error, which was reported.
+    /// The hosts read so far; `None` for a host with an error, which was reported.
     hosts: Vec<Option<Host>>,
     /// The hosts at the ends of each link.
     ends: Vec<Vec<String>>,
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         self.hosts.push(whole.then(|| Host { name: name.to_owned(), links }));
     }
 
-    /// Reads one link of `host`, if the link exists and has a free end.
+    /// Reads one link of `host`; reports an error if the link does not exist or has no free end.
     fn link(
         &mut self,
         host: &str,
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// All hosts; if there are any, each link must have one.
+    /// Returns all hosts. If there are hosts, each link must be connected to one at least.
     pub(crate) fn all(self, file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Host>> {
         let alone = self.names.iter().zip(&self.ends).find(|(_, ends)| ends.is_empty());
         let hosts = self.hosts.into_iter().collect::<Option<Vec<_>>>()?;
@@ -109,7 +109,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name must be usable as a host name, and as a part of a variable's name.
+/// Returns true if the name can be a host name, and a part of a variable's name; otherwise reports
+/// an error.
 fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bool {
     if TAKEN.contains(&name) {
         problems.push(

@@ -1,9 +1,9 @@
-//! Reads a scenario again in which only values of one flow have changed: that flow alone is read,
-//! for any number of other flows. The consequences for other flows (compatibility, guarantees) are
-//! checked by the caller, which changes a running link.
+//! Reads a scenario again after values of a single flow have changed. Only that flow is read,
+//! however many other flows there are. The caller, which changes a running link, checks the
+//! consequences for other flows (compatibility, guarantees).
 //!
-//! It reports exactly the problems that [`parse`](crate::parse()) would: if a warning could depend
-//! on all flows together, the whole scenario is read.
+//! The reported problems are exactly those of [`parse`](crate::parse()): if a warning could depend
+//! on several flows together, the whole scenario is read.
 
 use crate::edit::Set;
 use crate::model::{Direction, Scenario};
@@ -11,7 +11,8 @@ use crate::parse::parse;
 use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-/// Keys of a flow that define its packets or the number of flows, and not its service.
+/// Keys of a flow that define its packets or the number of flows. A change of these keys needs the
+/// whole scenario.
 const OTHERS: [&str; 7] = ["match", "adapter", "batches", "flow", "scheduler", "mask", "max-flows"];
 
 /// A scenario in which values of one flow have changed.
@@ -20,7 +21,7 @@ pub struct FlowChange {
     pub scenario: Scenario,
     /// Index of the flow, in both directions of the only link.
     pub flow: usize,
-    /// The previous text of the flow.
+    /// The flow's text before the change.
     pub undo: Undo,
 }
 
@@ -44,8 +45,8 @@ fn table<'a>(file: &'a mut DocumentMut, path: &[String; 4]) -> Option<&'a mut It
 }
 
 /// Sets these values in the text of the scenario `before`, if they belong to a flow of the only
-/// link, and reads that flow anew. `None`: they have to be [set](crate::edit::Edit) and
-/// [read](crate::parse()) as a whole, and the text is unchanged.
+/// link, and reads that flow again. Returns `None`, and leaves the text unchanged, if the whole
+/// scenario must be [edited](crate::edit::Edit) and [read](crate::parse()).
 pub fn set_values(
     before: &Scenario,
     file: &mut DocumentMut,
@@ -111,10 +112,10 @@ fn read(
     Some((after, n))
 }
 
-/// Returns true if the change can affect only the one flow. There must be one link without rules,
-/// whose directions share their undivided flows, and no sources. There must be none of the values
-/// that are checked over all flows together: a delay of the link, for which queues may be too
-/// short, and a `tail` of phases.
+/// Returns true if the change can affect only the one flow. There must be one link, whose
+/// directions share the same undivided flows, and neither rules nor sources. Values that are
+/// checked for all flows together are not allowed either: a delay of the link, for which queues may
+/// be too short, and a `tail` of phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let tables = file.iter().all(|(key, _)| key == "link" || key == "run");
     let of_link = file.get("link").and_then(|links| links.get(link)?.as_table_like());
@@ -178,7 +179,7 @@ mod tests {
         Some((after, set))
     }
 
-    /// The flow read alone equals the flow read as a part of the whole.
+    /// A flow that is read alone equals the flow read with the whole scenario.
     #[test]
     fn it_is_the_whole_that_was_read() {
         for sets in [

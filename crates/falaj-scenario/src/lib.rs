@@ -1,8 +1,9 @@
-//! The scenario file of falaj: one TOML file that describes the links, how they are divided, the
-//! traffic on them, and the simulation.
+//! The scenario file of falaj: one TOML file that describes the links, their division into flows,
+//! the traffic on them, and the simulation.
 //!
-//! [`parse`] reads a file into a [`Scenario`] whose every value is in range and whose every
-//! discipline accepts its parameters, or reports all of its problems: place, reason, and cure.
+//! [`parse`] reads a file into a [`Scenario`], in which every value is in range and every
+//! discipline accepts its parameters. Otherwise it reports all problems of the file, each with its
+//! place, its reason, and a cure.
 //!
 //! ```
 //! let (scenario, warnings) = falaj_scenario::parse(

@@ -1,4 +1,4 @@
-//! Masks, which divide a flow or a link into many: `mask = "src/24 dport"`.
+//! Masks, which divide one flow or link into many: `mask = "src/24 dport"`.
 
 use crate::model::Towards;
 use crate::suggest::{self, quoted};
@@ -42,7 +42,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("mark", "mark that a rule gave the packet: `mark = 7` in a `[[rule]]`"),
 ];
 
-/// A mask as written, for either direction.
+/// A mask as written. `near` and `far` become `src` and `dst` when the direction is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MaskText {
     mask: Mask,
@@ -64,7 +64,7 @@ impl MaskText {
 /// Reads a mask: parts with spaces between them.
 pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
     let mut out = MaskText::default();
-    // Names of the parts read so far; true for the IPv6 form of an address.
+    // Names of the parts read so far, each with true for the IPv6 form of an address.
     let mut seen: Vec<(&str, bool)> = Vec::new();
     let mut words = text.split_whitespace().map(|word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;
@@ -170,7 +170,7 @@ fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> 
     Unreadable { at: Some(at), ..Unreadable::new(what, help) }
 }
 
-/// Reads which bits of a field of `of` bits count: the number of leading bits, or a mask.
+/// Reads which bits count in a field of `of` bits: either a number of leading bits, or a bit mask.
 fn bits(word: &str, of: u32, at: &Range<usize>) -> Result<u128, Unreadable> {
     let digits = |text: &str, base| !text.is_empty() && text.chars().all(|c| c.is_digit(base));
     let read = match word.strip_prefix("0x") {

@@ -19,18 +19,20 @@ use falaj_traffic::source::{Model, SourceSpec, bucket};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A whole file.
+/// The contents of a scenario file.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// The links, in the file's order; at least one.
     pub links: Vec<Link>,
-    /// The rules that route packets over links, in order; none: all packets pass the first link.
+    /// The rules that route packets over links, in order. If there are no rules, all packets pass
+    /// the first link.
     pub rules: Vec<Rule>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
-    /// The hosts at the ends of the links, in the file's order; none if a link has two plain ends.
+    /// The hosts at the ends of the links, in the file's order; empty if the scenario defines no
+    /// hosts.
     pub hosts: Vec<Host>,
-    /// The changes of links, flows and rules while it runs.
+    /// The scheduled changes of links, flows and rules during a run.
     pub changes: Schedule,
     /// The settings of a simulation.
     pub run: Run,
@@ -39,9 +41,9 @@ pub struct Scenario {
 /// A rule with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name, or its number from 1.
+    /// The rule's name; without a name, its number from 1.
     pub name: String,
-    /// The rule; links are indices of [`Scenario::links`].
+    /// The rule as the engine applies it; links are indices into [`Scenario::links`].
     pub rule: falaj_engine::rules::RouteRule,
 }
 
@@ -59,7 +61,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The direction of this travel.
+    /// The link's direction `up` or `down`.
     pub fn direction(&self, towards: Towards) -> &Direction {
         match towards {
             Towards::Up => &self.up,
@@ -71,15 +73,15 @@ impl Link {
 /// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct Direction {
-    /// The pipe that the engine builds for it. Its rate is `setup.rate`; its leaves are `flows`,
-    /// one by one; random numbers begin at the run's seed.
+    /// The pipe that the engine builds for the direction. Its rate is `setup.rate`; its leaves are
+    /// `flows`, in the same order; its random numbers begin at the run's seed.
     pub pipe: PipeSpec,
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
-    /// The rule for counting bytes of a packet.
+    /// The accounting layer: which bytes of a packet count.
     pub layer: CountedLayer,
-    /// The flows of packets, in the order in which the rules are tried; at least one. A part of a
-    /// flow is called `FLOW/PART`.
+    /// The flows, in the order in which their match rules are tried; at least one. A part of a flow
+    /// is called `FLOW/PART`.
     pub flows: Vec<Flow>,
 }
 
@@ -92,12 +94,12 @@ impl Direction {
         registry::entry(self.pipe.kind).expect("a direction's discipline is registered")
     }
 
-    /// The counted length of a packet of `bytes`.
+    /// The length that the pipe accounts for a packet of `bytes`.
     pub fn cost(&self, bytes: u32) -> u32 {
         self.pipe.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
-    /// The rules that assign packets to its flows.
+    /// The classifier that assigns packets to the direction's flows.
     pub fn classifier(&self) -> Classifier {
         Classifier::new(self.flows.iter().map(|f| &f.matches[..]))
     }
@@ -106,43 +108,44 @@ impl Direction {
 /// A flow, without the values of its discipline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Its name, unique in its direction.
+    /// The flow's name, unique in its direction.
     pub name: String,
     /// The match rules, of which one must hold; at least one.
     pub matches: Vec<Match>,
-    /// The requirements of its owner.
+    /// The rate and delay that the flow must be guaranteed.
     pub requires: Requirement,
-    /// Upper bounds on its traffic: it conforms to each of these. Empty: unknown.
+    /// Upper bounds on the flow's traffic, which conforms to each of these token buckets; empty if
+    /// unknown.
     pub envelope: Vec<Bucket>,
-    /// The virtual adapter whose packets it takes; its matches include it.
+    /// The virtual adapter whose packets the flow takes; the match rules include the adapter.
     pub adapter: Option<Adapter>,
 }
 
 /// A virtual adapter: a port among several at the near end of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adapter {
-    /// Name of the flow that it belongs to.
+    /// Name of the flow to which the adapter belongs.
     pub name: String,
-    /// The port at which its packets enter and leave, as written.
+    /// The port at which the adapter's packets enter and leave, as written.
     pub port: String,
-    /// The batches in which packets cross to and from it, as written.
+    /// The batches in which packets cross to and from the adapter, as written.
     pub batches: Option<String>,
 }
 
 impl Adapter {
-    /// Returns true if both have the same name and port.
+    /// Returns true if both adapters have the same name and port.
     pub fn is_same(&self, other: &Adapter) -> bool {
         (&self.name, &self.port) == (&other.name, &other.port)
     }
 
-    /// Its identifier in keys and matches.
+    /// The adapter's identifier in packet keys and matches.
     pub fn id(&self) -> falaj_engine::key::AdapterId {
         falaj_engine::key::AdapterId::named(&self.name)
     }
 }
 
 impl Flow {
-    /// The flow of a link without named flows: every packet.
+    /// The flow of a link without named flows, which takes every packet.
     pub(crate) fn all() -> Flow {
         Flow {
             name: ALL.to_owned(),
@@ -154,46 +157,46 @@ impl Flow {
     }
 }
 
-/// A token bucket: in any time `t` at most `burst` plus `rate` times `t`.
+/// A token bucket: in any time `t` at most `burst` plus `rate` times `t` bytes pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// Rate in the long run; finite.
+    /// Rate at which the bucket fills; finite.
     pub rate: Rate,
-    /// In bytes as the link accounts them; above zero.
+    /// Size of the bucket, in bytes as the link accounts them; above zero.
     pub burst: u64,
 }
 
-/// The requirements of a flow's owner.
+/// The rate and delay that a flow must be guaranteed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requirement {
-    /// At least this rate.
+    /// The least guaranteed rate, if one is required.
     pub rate: Option<Rate>,
-    /// At most this delay, last bit in to last bit out.
+    /// The largest guaranteed delay, from last bit in to last bit out, if one is required.
     pub delay: Option<Span>,
 }
 
 /// A host at the ends of links.
 ///
-/// A link with two hosts is between them, with its near end at the first one. A link with one host
-/// has its near end there, and its far end at the router in the middle.
+/// A link with two hosts lies between them, with its near end at the first host. A link with one
+/// host has its near end at the host, and its far end at the router in the middle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its name: 1 to 63 lower-case letters, digits and `-`.
     pub name: String,
-    /// Indices of its links in [`Scenario::links`], in the file's order; at least one.
+    /// Indices of the host's links in [`Scenario::links`], in the file's order; at least one.
     pub links: Vec<usize>,
 }
 
-/// The name of the router in the middle, which no host has.
+/// The name of the router in the middle; no host may have this name.
 pub const ROUTER: &str = "router";
 
-/// The pipe that carries a link's traffic in one direction: two for each link,
-/// up before down.
+/// The pipe that carries a link's traffic in one direction. Each link has two pipes, up before
+/// down.
 pub fn pipe_of(link: usize, towards: Towards) -> PipeId {
     PipeId(2 * link as u32 + u32::from(towards == Towards::Down))
 }
 
-/// A direction of travel.
+/// A direction of packets on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Towards {
     /// From the near end to the far end.
@@ -217,32 +220,32 @@ impl Towards {
 pub struct Source {
     /// Its name.
     pub name: String,
-    /// Index of its link in [`Scenario::links`].
+    /// Index of the source's link in [`Scenario::links`].
     pub link: usize,
-    /// Index of its flow in the flows of that direction of the link.
+    /// Index of the source's flow in the link's direction `towards`.
     pub flow: usize,
-    /// The direction of the link that its packets take.
+    /// The direction in which the source's packets pass the link.
     pub towards: Towards,
-    /// If its packets follow the rules, their key; `link` and `flow` are then the first ones that
-    /// the rules choose. `None`: packets pass its link alone.
+    /// The header fields of the packets, if the rules route them; `link` and `flow` are then the
+    /// first link and flow that the rules choose. `None` if the packets pass only this link.
     pub key: Option<Key>,
-    /// The gaps between packets.
+    /// The model of the gaps between packets.
     pub model: Model,
-    /// Mean rate; for [`Model::OnOff`] the rate while on, for [`Model::Tcp`] zero; finite. Counted
-    /// as the link accounts.
+    /// Mean rate in the bytes that the link accounts; finite. For [`Model::OnOff`] it is the rate
+    /// during a burst, for [`Model::Tcp`] it is zero.
     pub rate: Rate,
-    /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4 of these sizes
-    /// exist and fit the link. For video only the largest is used.
+    /// Sizes of the packets as the link accounts them. Each size is possible for a UDP datagram
+    /// over IPv4, and fits the link. For video only the largest size is used.
     pub sizes: Sizes,
-    /// A token bucket that its packets pass, which has room for the longest.
+    /// A token bucket that the packets pass; it has room for the longest packet.
     pub limit: Option<bucket::Limit>,
     /// Number of equal sources, each with its own address; at least 1.
     pub sources: u32,
-    /// Time of its start.
+    /// Time at which the source starts.
     pub start: Time,
-    /// Time of its end, later than `start`; `None`: it never ends.
+    /// Time at which the source stops, later than `start`; `None` if it never stops.
     pub stop: Option<Time>,
-    /// The ECN bits of its packets.
+    /// The ECN bits of the packets.
     pub ecn: Ecn,
 }
 
@@ -253,8 +256,8 @@ impl Source {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
     }
 
-    /// The key of the `n`th of its sources, where `key` is the first one's: sources at the near end
-    /// have consecutive addresses.
+    /// The header fields for the source number `n`, from those of the first source in `key`.
+    /// Sources at the near end have consecutive addresses.
     pub fn following(&self, key: &Key, n: u32) -> Key {
         let following = |address: IpAddr| match address {
             IpAddr::V4(address) => {
@@ -290,7 +293,7 @@ pub struct Run {
     pub duration: Span,
     /// Seed of random numbers.
     pub seed: u64,
-    /// Independent runs, 1 to 10000.
+    /// Number of independent replications, 1 to 10000.
     pub replications: u32,
     /// The clock for live packets.
     pub time: RunTime,
@@ -302,7 +305,7 @@ pub enum RunTime {
     /// The host's clock.
     #[default]
     Real,
-    /// The clock of a guest, which stands still while anything in it computes.
+    /// The clock of a guest, which stands still while any process in the guest computes.
     Virtual,
 }
 
@@ -332,9 +335,9 @@ pub const ALL: &str = "all";
 pub const SIMPLE: &str = "link";
 
 impl Scenario {
-    /// One link, both directions alike, FIFO, every packet in one flow, no traffic: for a link
-    /// given on the command line. The values must come from [`crate::parse_rate`] and its siblings,
-    /// which check their ranges.
+    /// A scenario of one link, for a link given on the command line: both directions are equal,
+    /// with a FIFO and one flow for every packet, and without traffic. The values must come from
+    /// [`crate::parse_rate`] and the similar functions, which check the ranges.
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
         let layer = CountedLayer::default();
         let setup = Setup {
@@ -359,7 +362,7 @@ impl Scenario {
         }
     }
 
-    /// Sets the seed of random numbers.
+    /// Sets the seed of all random numbers.
     pub fn begin_at(&mut self, seed: u64) {
         self.run.seed = seed;
         for link in &mut self.links {
@@ -367,7 +370,8 @@ impl Scenario {
         }
     }
 
-    /// The network that the engine builds for it: up and down of each link, and the rules.
+    /// The network that the engine builds for the scenario: both directions of each link, and the
+    /// rules.
     pub fn network(&self) -> NetworkSpec {
         let place = |d: &Direction| PlacedPipe {
             pipe: d.pipe.clone(),
@@ -385,7 +389,7 @@ impl Scenario {
         }
     }
 
-    /// The virtual adapters, in the order of their flows; each once.
+    /// The virtual adapters, in the order of their flows, without duplicates.
     pub fn adapters(&self) -> Vec<&Adapter> {
         let mut known = BTreeSet::new();
         let directions = self.links.iter().flat_map(|link| [&link.up, &link.down]);

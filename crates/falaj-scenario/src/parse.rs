@@ -1,4 +1,4 @@
-//! Parses the text of a file to a scenario.
+//! Parses the text of a file into a scenario.
 
 use crate::adapters;
 use crate::changes::{self, Original};
@@ -19,16 +19,16 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a scenario. `file_name` is for messages, and other files that the scenario names are
-/// looked up beside it. The scenario is returned with the warnings, in the form of the errors.
+/// Reads a scenario. `file_name` is used in messages; other files that the scenario names are
+/// searched in its directory. The result is the scenario and its warnings.
 ///
 /// # Errors
-/// All errors of the file, and the warnings; never a panic.
+/// All errors and warnings of the file. The function never panics.
 pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Diagnostics> {
     let (root, errors) = DeTable::parse_recoverable(text);
     let syntax = syntax::judge(text, root.get_ref(), &errors);
     let mut problems = Vec::new();
-    // After a missing bracket tables may be misplaced; their errors would be misleading.
+    // If a bracket is missing, tables may be at wrong places, and their errors would be misleading.
     let scenario = if syntax.sound {
         scenario(root.get_ref(), (text, file_name), &mut problems)
     } else {
@@ -44,7 +44,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
     }
 }
 
-/// The folder of a file.
+/// The directory of a file.
 pub(crate) fn beside(file_name: &str) -> &Path {
     Path::new(file_name).parent().unwrap_or(Path::new(""))
 }
@@ -175,7 +175,7 @@ fn each<'a>(
     let Some((table, _)) = file.table(key) else { return };
     for (name, value) in table {
         let of = if key == "traffic" { "source of traffic" } else { key };
-        // Names of hosts are more restricted, and checked there.
+        // Names of hosts are more restricted; `hosts` checks them.
         if key != "host" {
             read::name_is_fit(name.get_ref(), name.span(), of, problems);
         }

@@ -1,26 +1,26 @@
-//! Well-known links by name, each with its source.
+//! Presets: well-known links by name, each with the source of its numbers.
 
 use std::sync::LazyLock;
 use toml::de::DeTable;
 
-/// A well-known link.
+/// A well-known link with a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Preset {
-    /// Its name in a scenario.
+    /// The preset's name, as the value of `preset` in a scenario.
     pub name: &'static str,
-    /// Its description, in one line.
+    /// The link's description, in one line.
     pub doc: &'static str,
     /// The source of its numbers.
     pub source: &'static str,
-    /// The keys of a link, with `up` and `down`.
+    /// The keys of the link in TOML, with the tables `up` and `down` if the directions differ.
     pub keys: &'static str,
 }
 
 const WEBPAGETEST: &str = "profile of WebPageTest, with half of its round-trip time in each \
                            direction";
 
-/// All presets, by kind: telephone line, mobile networks, fixed lines, satellites. Within a kind
-/// the slowest is first.
+/// All presets, by kind: telephone line, mobile networks, fixed lines, satellites. Within each
+/// kind, the slowest link is first.
 pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "dial",
@@ -92,7 +92,7 @@ pub const PRESETS: [Preset; 11] = [
     },
 ];
 
-/// Their names.
+/// The names of all presets.
 pub(crate) const NAMES: [&str; PRESETS.len()] = {
     let mut names = [""; PRESETS.len()];
     let mut n = 0;
@@ -103,10 +103,10 @@ pub(crate) const NAMES: [&str; PRESETS.len()] = {
     names
 };
 
-/// A link's table as in a file.
+/// A link's table, as parsed from TOML.
 type Whole = toml::Spanned<DeTable<'static>>;
 
-/// The table of a preset; it has `up` and `down` if they differ.
+/// The link's table of a preset; it has `up` and `down` if the directions differ.
 pub(crate) fn table(name: &str) -> Option<&'static DeTable<'static>> {
     static TABLES: LazyLock<Vec<Option<Whole>>> =
         LazyLock::new(|| PRESETS.iter().map(|preset| DeTable::parse(preset.keys).ok()).collect());
@@ -114,7 +114,8 @@ pub(crate) fn table(name: &str) -> Option<&'static DeTable<'static>> {
     Some(TABLES.get(n)?.as_ref()?.get_ref())
 }
 
-/// The presets for a terminal: a line with name and description; below it the keys and the source.
+/// A list of the presets for a terminal: for each a line with its name and description, and below
+/// it the keys and the source.
 pub fn presets() -> String {
     let lines = |p: &Preset| {
         let keys = p.keys.replace('\'', "\"").replace('\n', ", ");

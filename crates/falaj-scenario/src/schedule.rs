@@ -1,4 +1,4 @@
-//! The scheduled changes of a run, in the order of time.
+//! The scheduled changes of a run, in the order of their instants.
 
 use crate::model::Scenario;
 use falaj_sched::units::time::Span;
@@ -7,25 +7,26 @@ use std::sync::Arc;
 /// A change of the scenario at an instant of the run.
 #[derive(Debug, Clone)]
 pub struct ScheduledChange {
-    /// Its instant, from the start of the run.
+    /// Instant of the change, from the start of the run.
     pub at: Span,
     /// The settings, each `KEY=VALUE` as `falaj set` accepts them.
     pub sets: Arc<[String]>,
-    /// The scenario from then on; it has no changes itself.
+    /// The scenario after the change. It has no scheduled changes itself.
     pub scenario: Arc<Scenario>,
 }
 
 /// The scheduled changes of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Schedule {
-    /// In the order of time, at most [`crate::keys::CHANGES_MAX`].
+    /// The changes in the order of their instants, at most [`crate::keys::CHANGES_MAX`].
     changes: Vec<ScheduledChange>,
-    /// The changes from this index on repeat with this period.
+    /// If set, the changes from this index on repeat with this period.
     cycle: Option<(usize, Span)>,
 }
 
 impl Schedule {
-    /// These changes, in the order of time; those from an index on repeat with a period.
+    /// A schedule of these changes, which are in the order of their instants. If `cycle` is set,
+    /// the changes from its index on repeat with its period.
     pub(crate) fn new(changes: Vec<ScheduledChange>, cycle: Option<(usize, Span)>) -> Schedule {
         Schedule { changes, cycle }
     }
@@ -35,7 +36,8 @@ impl Schedule {
         self.changes.is_empty()
     }
 
-    /// The changes in the order of time, one for each instant; they may never end.
+    /// The changes in the order of their instants, one for each instant. The iterator may never
+    /// end.
     pub fn iter(&self) -> impl Iterator<Item = ScheduledChange> + '_ {
         let again = self.cycle.into_iter().flat_map(move |(from, period)| {
             (1..).flat_map(move |round| {
@@ -50,7 +52,7 @@ impl Schedule {
         self.changes.iter().cloned().map(Some).chain(again).map_while(|change| change)
     }
 
-    /// The changes before this time.
+    /// The changes before this time of the run.
     pub fn before(&self, end: Span) -> impl Iterator<Item = ScheduledChange> + '_ {
         self.iter().take_while(move |change| change.at < end)
     }

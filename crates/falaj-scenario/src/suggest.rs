@@ -1,4 +1,4 @@
-//! Names in messages: quoted, listed, and the one that was probably meant.
+//! Names in messages: quotes names, lists them, and finds the name that was probably meant.
 
 /// `text` in backquotes, without control characters, and shortened if long.
 pub fn quoted(text: &str) -> String {
@@ -19,11 +19,11 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// The candidate nearest to `word`, if any is close enough for a guess: the same except for letter
-/// case, or at most a third of its letters different.
+/// The candidate that is most similar to `word`, if any is similar enough: it differs only in
+/// letter case, or in at most a third of its letters.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer word is not a slip, and the time to compute the distance grows with the square of
-    // its length.
+    // A longer word is not a typing error, and the time to compute the distance grows with the
+    // square of the length.
     if word.is_empty() || word.len() > 64 {
         return None;
     }
@@ -39,12 +39,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// All words of a closed list.
+/// All words, quoted and with commas between them.
 pub fn every<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
 }
 
-/// The names in a row, for "one of": `` `a`, `b`, `c` ``.
+/// The names as a list for messages, `` `a`, `b`, `c` ``; after 28 names an ellipsis replaces the
+/// rest.
 pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for (n, name) in names.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Errors of the TOML reader, in words for users.
+//! Rewrites errors of the TOML parser in words for users.
 
 use crate::diagnostics::Problem;
 use crate::suggest::quoted;
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue, Error};
 /// Errors of the syntax, and their effect on the rest of the file.
 pub(crate) struct Syntax {
     pub(crate) problems: Vec<Problem>,
-    /// Values that could not be read: further errors about them are noise.
+    /// Places of values that could not be read. Further errors about them are not reported.
     pub(crate) broken: Vec<Range<usize>>,
     /// True if the errors are inside values, so that all tables are where they were intended.
     pub(crate) sound: bool,
@@ -28,14 +28,14 @@ pub(crate) fn judge(text: &str, root: &DeTable<'_>, errors: &[Error]) -> Syntax 
         let line = text[line_start..].lines().next().unwrap_or("");
         let value = scalars.iter().find(|s| s.start <= span.start && span.end <= s.end);
         let duplicate = error.message().starts_with("duplicate key");
-        // A second header of a table has replaced the first one's contents, but a second value
-        // leaves the first in place.
+        // A second header of the same table has replaced the contents of the first. A second value
+        // has not replaced the first value.
         let second_value = duplicate && !line.trim_start().starts_with('[');
         out.sound &= value.is_some() || second_value;
         if let Some(value) = value {
             out.broken.push(value.clone());
         }
-        // One slip often causes several errors of the reader.
+        // One typing error often causes several errors of the TOML parser.
         if last == Some((line_start, None)) || last == Some((line_start, value)) {
             continue;
         }
@@ -75,7 +75,7 @@ fn other(error: &Error, span: Range<usize>) -> Problem {
     }
 }
 
-/// The places of all values that hold no other values.
+/// Finds the places of all values that contain no other values.
 fn collect(table: &DeTable<'_>, out: &mut Vec<Range<usize>>) {
     for value in table.values() {
         collect_value(value, out);

@@ -1,4 +1,4 @@
-//! Quantities in users' notation: a decimal number and a unit.
+//! Parses quantities as users write them: a decimal number and a unit.
 //!
 //! All arithmetic is exact. A value that is not whole in the smallest unit (nanoseconds, bits per
 //! second, bytes, packets), a number without a unit, and an ambiguous unit are refused with a cure.
@@ -22,7 +22,7 @@ pub struct Unreadable {
     pub help: String,
     /// The word that was probably meant.
     pub near: Option<String>,
-    /// The part of the text in question (bytes); `None`: all of it.
+    /// The part of the text that is wrong, in bytes; `None` for the whole text.
     pub at: Option<Range<usize>>,
 }
 
@@ -32,13 +32,13 @@ impl Unreadable {
         Unreadable { what: what.into(), help: help.into(), near: None, at: None }
     }
 
-    /// The values that its help proposes.
+    /// The values that the help proposes.
     pub fn proposals(&self) -> impl Iterator<Item = &str> {
         self.help.split('`').skip(1).step_by(2)
     }
 
-    /// Unchanged if `parse` accepts all values that the help proposes in place of `text`; otherwise
-    /// with another help.
+    /// Returns the error unchanged if `parse` accepts all values that its help proposes in place of
+    /// `text`. Otherwise returns it with the help `otherwise`.
     #[must_use]
     pub fn checked<T>(
         mut self,
@@ -57,7 +57,7 @@ impl Unreadable {
     }
 }
 
-/// Parses with `parse`; an error proposes only values that `parse` accepts.
+/// Parses `text` with `parse`. An error proposes only values that `parse` accepts.
 fn with_cures<T>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, Unreadable>,
@@ -76,19 +76,19 @@ impl fmt::Display for Unreadable {
 }
 impl std::error::Error for Unreadable {}
 
-/// The largest `burst` of an envelope.
+/// The largest `burst` of an envelope, in bytes.
 pub const BURST_MAX: u64 = 1 << 40;
-/// The smallest `mtu`: the size that every IPv4 link must carry.
+/// The smallest `mtu` in bytes: the size that every IPv4 link must carry.
 pub const MTU_MIN: u32 = 68;
-/// The largest `mtu`: the longest IPv4 packet.
+/// The largest `mtu` in bytes: the longest IPv4 packet.
 pub const MTU_MAX: u32 = 65_535;
 
-/// The highest rate that may be written, 1000 Tbit/s: far above any link, far
-/// below where the wire's arithmetic would overflow.
+/// The highest rate that may be written, 1000 Tbit/s: far above the rate of any link, and far below
+/// the rates at which the computation of transmission times would overflow.
 pub const RATE_MAX: Rate = Rate(1_000_000_000_000_000);
 
-/// Regular expressions for the inputs of the functions below, for a schema. They are looser where a
-/// range decides: `0bit`, or too many digits.
+/// Regular expressions for the inputs of the functions below, for a schema. They do not check
+/// ranges, so they accept `0bit`, or too many digits.
 pub(crate) mod pattern {
     macro_rules! quantity {
         ($units:expr) => {
@@ -140,7 +140,7 @@ pub(crate) const SIZE_UNITS: &str =
 /// Reads a length of time: `30us`, `1.5 ms`, `2min`.
 ///
 /// # Errors
-/// Without a known unit, not whole in nanoseconds, or beyond 584 years.
+/// The text has no known unit, is not a whole number of nanoseconds, or is longer than 584 years.
 pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
     with_cures(text, span, "write a time, as in `40ms`")
 }
@@ -182,10 +182,11 @@ fn span(text: &str) -> Result<Span, Unreadable> {
 
 /// Reads a rate: `100mbit`, `1.5Gbit/s`, `100 Mbps`, `12MB/s`, `unlimited`.
 ///
-/// Letter case matters for bytes per second alone: `MB/s`.
+/// Upper and lower case differ only for bytes per second, as in `MB/s`.
 ///
 /// # Errors
-/// Without a known unit, not whole in bits a second, zero, or beyond [`RATE_MAX`].
+/// The text has no known unit, is not a whole number of bits per second, is zero, or is above
+/// [`RATE_MAX`].
 pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
     with_cures(text, rate, "write a rate, as in `100mbit`, up to `1000tbit`")
 }
@@ -195,7 +196,7 @@ fn rate(text: &str) -> Result<Rate, Unreadable> {
         return Ok(Rate::UNLIMITED);
     }
     let (number, unit) = number_and_unit(text, "100mbit")?;
-    // Zero in any unit.
+    // Zero is refused with any unit.
     if number.mantissa == 0 {
         return Err(Unreadable::new(
             "a rate of zero sends nothing",
@@ -217,7 +218,7 @@ fn rate(text: &str) -> Result<Rate, Unreadable> {
 /// Reads a number of bytes: `1500B`, `64kB` (1000 each), `64KiB` (1024 each).
 ///
 /// # Errors
-/// Without a known unit, not whole in bytes, or beyond 2^64.
+/// The text has no known unit, is not a whole number of bytes, or is 2^64 or more.
 pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
     with_cures(text, size, "write a size, as in `1500B`")
 }
@@ -228,19 +229,20 @@ fn size(text: &str) -> Result<u64, Unreadable> {
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
 }
 
-/// Named mixes: lengths, and their weights.
+/// Mixes with names: packet lengths in bytes, and their weights.
 const MIXES: [(&str, [(u32, u32); 3]); 2] =
     [("imix", [(74, 7), (590, 4), (1514, 1)]), ("imix-ip", [(60, 7), (576, 4), (1500, 1)])];
 
 /// Reads sizes of packets: `500B`, uniform in `80B-740B`, or a mix with weights, `74B x 7, 590B x
 /// 4, 1514B x 1`.
 ///
-/// `imix` is the usual mix of the internet, 7 : 4 : 1, as Ethernet frames, and `imix-ip` the same
-/// as IP packets; the smallest has room for the stamp of a datagram.
+/// `imix` is the usual mix of the internet, 7 : 4 : 1, in lengths of Ethernet frames; `imix-ip` is
+/// the same mix in lengths of IP packets. The smallest packet has room for the mark of a live
+/// sender.
 ///
 /// # Errors
-/// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a
-/// range, or with a weight above a million.
+/// The errors of [`parse_size`]; a size of zero, or of 2^32 or more; a range that ends before it
+/// begins; a mix with a range, or with a weight above a million.
 pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
     let bytes = |part: &str| {
         let bytes = parse_size(part)?;
@@ -287,7 +289,7 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
 /// Reads the size of a link's largest IP packet: `1500B`, `9kB`.
 ///
 /// # Errors
-/// As [`parse_size`]; outside of 68 to 65535 bytes.
+/// The errors of [`parse_size`], or a size outside of 68 to 65535 bytes.
 pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
     with_cures(text, mtu, &format!("write a size from `{MTU_MIN}B` to `{MTU_MAX}B`"))
 }
@@ -305,7 +307,7 @@ fn mtu(text: &str) -> Result<u32, Unreadable> {
 /// Reads a limit of a queue: `20p`, `20 packets`, or a size such as `64kB`.
 ///
 /// # Errors
-/// As [`parse_size`]; zero; a part of a packet; 2^32 packets or more.
+/// The errors of [`parse_size`], zero, a fraction of a packet, or 2^32 packets or more.
 pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
     with_cures(text, limit, "write a limit, as in `20p` or `64kB`")
 }
@@ -353,7 +355,7 @@ fn limit(text: &str) -> Result<Limit, Unreadable> {
 /// Reads a number of bytes that may be negative: `24B`, `-14B`.
 ///
 /// # Errors
-/// As [`parse_size`]; beyond 65535 bytes.
+/// The errors of [`parse_size`], or a number outside of -65535 to 65535 bytes.
 pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
     let trimmed = text.trim();
     let (size, sign) = trimmed.strip_prefix('-').map_or((trimmed, 1), |size| (size, -1));
@@ -377,7 +379,7 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
 /// Reads a probability: `1%`, `0.05%`.
 ///
 /// # Errors
-/// Without a percent sign, above `100%`, or with more digits than a probability has.
+/// The text has no percent sign, is above `100%`, or has more than 17 digits after the point.
 pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
     with_cures(text, probability, "write a percentage from `0%` to `100%`")
 }
@@ -420,7 +422,7 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
 /// Reads a number from 0 to 1, the notation of probabilities in other tools' files.
 ///
 /// # Errors
-/// Not a number, below 0 or above 1.
+/// The text is not a number, or is below 0 or above 1.
 pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     let help = "write a number from 0 to 1";
     let (number, unit) = number_and_unit(text, "0.5")?;
@@ -431,14 +433,14 @@ pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     if number.mantissa > all {
         return Err(Unreadable::new(format!("{} is more than 1", quoted(text)), help));
     }
-    // At most 18 places, so it fits.
+    // There are at most 18 decimal places, so both numbers fit 64 bits.
     Ok(Probability::of(number.mantissa as u64, all as u64))
 }
 
 /// Reads numbers of packets, counted from 1: `3`, or `3, 10-12`; in any order.
 ///
 /// # Errors
-/// Not a number, zero, a range that ends before it begins, or overlapping ranges.
+/// A part is not a number or is zero, a range ends before it begins, or ranges overlap.
 pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable> {
     let help = "write numbers and ranges, as in `3, 10-12`";
     let number = |part: &str| {
@@ -476,7 +478,8 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
 }
 
-/// Reads a text as `kind`. Used for defaults, and for values that are texts in the file.
+/// Reads a text as a value of this kind. Defaults, and values that are texts in the file, are read
+/// by it.
 pub(crate) fn parse_value(kind: Kind, text: &str) -> Result<Value, Unreadable> {
     Ok(match kind {
         Kind::Span => Value::Span(parse_span(text)?),
@@ -513,11 +516,12 @@ pub struct Decimal<'a> {
 }
 
 impl Decimal<'_> {
-    /// This number times `factor`; the product has to be whole and fit 64 bits. `text` is the
-    /// quantity as written, `unit` that of the result, and `show` formats one, all for messages.
+    /// This number times `factor`; the product must be whole and fit 64 bits. The other parameters
+    /// are for messages: `text` is the quantity as written, `unit` is the unit of the result, and
+    /// `show` formats a result.
     ///
     /// # Errors
-    /// It is not whole, or too large.
+    /// The product is not whole, or too large.
     pub fn times(
         &self,
         factor: u128,
@@ -531,7 +535,8 @@ impl Decimal<'_> {
                 format!("write at most `{}`", show(u64::MAX)),
             )
         };
-        // With at most 18 places, a product that overflows here is far above 2^64 as well.
+        // As there are at most 18 decimal places, a product that overflows here is far above 2^64,
+        // even after division.
         let product = self.mantissa.checked_mul(factor).ok_or_else(too_large)?;
         let scale = 10u128.pow(self.places);
         let whole = u64::try_from(product / scale).map_err(|_| too_large())?;
@@ -553,7 +558,8 @@ impl Decimal<'_> {
 /// Splits a text into number and unit; the unit may be empty and is not checked.
 ///
 /// # Errors
-/// It does not begin with a number; the help is to write one, as in `example`.
+/// The text does not begin with a number. The help is to write a number and a unit, as in
+/// `example`.
 pub fn number_and_unit<'a>(
     text: &'a str,
     example: &str,
@@ -601,7 +607,7 @@ pub fn number_and_unit<'a>(
     Ok((Decimal { text: number, mantissa, places }, unit))
 }
 
-/// Bits per second of one `unit`.
+/// The number of bits per second in one `unit` of rate.
 fn rate_unit(unit: &str) -> Option<u128> {
     if let Some(amount) = unit.strip_suffix("B/s") {
         return match amount {
@@ -609,7 +615,8 @@ fn rate_unit(unit: &str) -> Option<u128> {
             _ => size_unit(&format!("{amount}B")).map(|bytes| 8 * bytes),
         };
     }
-    // `Bps` is not accepted: some read it as bytes, and tc even reads `bps` so.
+    // `Bps` is not accepted, because some people read it as bytes per second; `tc` reads even `bps`
+    // as bytes per second.
     let prefix = match unit.strip_suffix("bps") {
         Some(prefix) => prefix.to_ascii_lowercase(),
         None => {
@@ -630,7 +637,7 @@ fn rate_unit(unit: &str) -> Option<u128> {
 fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
     let n = number.text;
     let lower = unit.to_ascii_lowercase();
-    // The prefix, and the rest.
+    // Splits the unit into its prefix and the rest.
     let (prefix, rest) = match lower.as_bytes().first() {
         Some(b'k' | b'm' | b'g' | b't') => lower.split_at(1),
         _ => ("", lower.as_str()),
@@ -674,7 +681,7 @@ fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
     }
 }
 
-/// Bytes of one `unit`.
+/// The number of bytes in one `unit` of size.
 fn size_unit(unit: &str) -> Option<u128> {
     Some(match unit {
         "B" | "byte" | "bytes" => 1,

@@ -1,4 +1,4 @@
-//! Independent methods on random queues.
+//! Independent methods give the same results for random queues.
 
 use falaj_queueing::{Arrivals, Method, PhaseType, Queue, renewal_wait};
 use proptest::prelude::*;
@@ -138,8 +138,7 @@ fn anchors_that_have_a_formula() {
     let parts =
         [(0.3, PhaseType::exponential(0.5).unwrap()), (0.7, PhaseType::exponential(2.0).unwrap())];
     assert!(close(PhaseType::mixture(&parts).unwrap().tail(1.3), branches.tail(1.3), 1e-12));
-    // A process and its intervals: two superposed Poisson processes have exponential intervals and
-    // residual lives.
+    // Two superposed Poisson processes have exponential intervals and exponential residual lives.
     let both = poisson.with(&Arrivals::renewal(&PhaseType::exponential(0.3).unwrap()));
     assert!(
         close(both.interval().mean(), 1.0 / 1.2, 1e-12)

@@ -28,21 +28,22 @@ fn exact_and_printed_are_the_reference() {
         close(printed.waits_longer(5.0), number("renewal_tail"), 1e-2, &what);
         assert!((printed.decay - number("renewal_decay")).abs() < 6e-5, "{what}");
         assert!((system.decay() - number("exact_decay")).abs() < 6e-5, "{what}");
-        // The largest has 2002 phases: it is extrapolated, and the error must hold.
+        // The largest system has 2002 phases: its value is extrapolated, and must be within its
+        // stated error.
         let exact = system.exact(Effort::Quick).unwrap();
         let off = (exact.wait - number("exact_wait")).abs();
         assert!(off <= exact.error + 1e-5 * exact.wait, "{what}: {exact:?}");
         if exact.from.len() == 1 {
             let queue = system.queue(size).unwrap();
             close(queue.waits_longer(&[5.0])[0], number("exact_tail"), 1e-3, &what);
-            // R decays by the root of the scalar equation.
+            // The matrix R decays with the root of the scalar equation.
             close(1.0 - queue.solved.decay(), system.decay(), 1e-9, &what);
         }
     }
 }
 
-/// Means of 2e8 simulated batches of 160 packets, with their intervals (their table, and the
-/// report's text).
+/// Compares with the means of 2e8 simulated batches of 160 packets and their confidence intervals,
+/// from the paper's table and the report's text.
 #[test]
 fn the_continued_mean_keeps_its_error() {
     for (sources, load, simulated, interval) in [
@@ -63,7 +64,7 @@ fn the_continued_mean_keeps_its_error() {
 
 #[test]
 fn fill_has_its_closed_form() {
-    // Packets per second, and the mean wait in us: 62 packets, 200 us.
+    // Pairs of packets per second and mean wait in us, for 62 packets and a timeout of 200 us.
     let policy = Policy::new(62, Some(200e-6)).unwrap();
     for (rate, wait) in [
         (10e3, 133.33),
@@ -77,7 +78,7 @@ fn fill_has_its_closed_form() {
     }
     let alone = Policy::new(1, Some(1.0)).unwrap().fill(5.0).unwrap();
     assert_eq!((alone.size, alone.wait, alone.full), (1.0, 0.0, 1.0));
-    // Without a timeout, and with one that never expires.
+    // One policy has no timeout; the timeout of the other never expires.
     let (never, late) = (Policy::new(160, None).unwrap(), Policy::new(160, Some(2e-3)).unwrap());
     close(late.fill(8e5).unwrap().wait, never.fill(8e5).unwrap().wait, 1e-12, "late");
 }
@@ -95,7 +96,7 @@ fn simulation_and_matrices_agree() {
         let policy = Policy::new(size, None).unwrap();
         let simulated = Line::new(&streams, policy, service).unwrap().simulate(ASK).unwrap();
         let queue = Superposed::new(&streams, size, 1.0).unwrap().queue(size).unwrap();
-        // Three cases of two values: twice the 95 % interval each.
+        // Three cases with two values each are compared, so twice the 95 % interval is allowed.
         let half = simulated.wait.half_width.unwrap();
         assert!(
             (queue.mean_wait() - simulated.wait.mean).abs() < 2.0 * half,
@@ -112,8 +113,8 @@ fn simulation_and_matrices_agree() {
     }
 }
 
-/// At least eighteen of twenty 95 % intervals contain the mean; fewer occur once in thirteen times,
-/// for one seed.
+/// At least eighteen of twenty 95 % intervals contain the mean; for one seed, fewer than eighteen
+/// have a probability of one in thirteen.
 #[test]
 fn intervals_hold_what_they_say() {
     let streams = [Stream::new(2, 1.0)];
@@ -176,10 +177,12 @@ fn nonsense_is_refused_by_its_bound() {
     }
 }
 
-/// Mean delay of each stream's packets, packet by packet and independent of the crate's simulation:
-/// Poisson packets, batches of `sizes`, one server with exponential services of these means.
+/// Mean delay of each stream's packets, simulated packet by packet and without the crate's own
+/// simulation: Poisson arrivals, batches of `sizes` packets, and one server with exponential
+/// service times of these means.
 fn packet_by_packet(rates: &[f64], sizes: &[usize], services: &[f64], packets: usize) -> Vec<f64> {
-    // A multiplicative generator with 63 bits, and its logarithms.
+    // A multiplicative random number generator with 63 bits; logarithms make its numbers
+    // exponential.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut exponential = move || {
         state ^= state << 13;
@@ -193,7 +196,7 @@ fn packet_by_packet(rates: &[f64], sizes: &[usize], services: &[f64], packets: u
     let (mut now, mut free) = (0.0f64, 0.0f64);
     for _ in 0..packets {
         now += exponential() / all;
-        // The first stream whose rate exceeds the rest of a uniform part of all rates.
+        // A uniformly distributed part of the sum of all rates selects the stream of the packet.
         let mut part = all * (-exponential()).exp();
         let mut stream = 0;
         while stream + 1 < rates.len() && part >= rates[stream] {
@@ -235,7 +238,8 @@ fn five_unequal_streams_have_their_own_delays() {
     let packets = packet_by_packet(&rates, &sizes, &services, 4_000_000);
     for (n, of) in simulated.streams.iter().enumerate() {
         let of = of.unwrap();
-        // Five values of two simulations: twice the 95 % interval of the shorter one.
+        // Five values of two simulations are compared, so twice the 95 % interval of the shorter
+        // simulation is allowed.
         let half = 2.0 * of.delay.half_width.unwrap();
         assert!((of.delay.mean - packets[n]).abs() < half, "{n}: {of:?} {packets:?}");
         close(of.fill.mean, line.fill(n).unwrap().wait, 0.02, "fill");
@@ -262,7 +266,7 @@ fn unequal_streams_with_one_service_are_solved_by_matrices() {
     assert!((wait.mean - exact.wait).abs() < 2.0 * wait.half_width.unwrap(), "{wait:?} {exact:?}");
     let queue = model.queue(1).unwrap();
     close((1.0 - queue.solved.decay()) / 0.5, model.decay(), 1e-9, "decay");
-    // Streams of one size have the same solution, whichever way their size is given.
+    // Streams of one size have the same solution, whether their size is given by stream or for all.
     let same = [sized(1.0, 4), Stream::new(2, 0.5)];
     let plain = [Stream::new(1, 1.0), Stream::new(2, 0.5)];
     let [same, plain] = [&same, &plain].map(|s| Superposed::new(s, 4, 0.5).unwrap());

@@ -37,7 +37,7 @@ fn means_and_tails_are_the_reference() {
                 queue.solved
             );
             assert!(queue.solved.defect() < 1e-12, "{what}");
-            // The tolerance within which both programs that solved it agree.
+            // Both programs that solved the case agree within this tolerance.
             for (ours, keys) in [
                 (queue.mean_number(), ["mean_number", "butools_mean_number"]),
                 (queue.mean_wait(), ["mean_wait", "butools_mean_wait"]),
@@ -49,8 +49,8 @@ fn means_and_tails_are_the_reference() {
             close(tail[1], number("P_wait_gt_y"), 1e-8, &what);
             close(queue.wait().tail(number("y")), number("P_wait_gt_y"), 1e-8, &what);
             close(tail[0], 1.0 - queue.no_wait(), 1e-12, &what);
-            // A third program: an event simulation with its own intervals. There are eleven of
-            // them, so twice their width is allowed.
+            // The third program is an event simulation with its own confidence intervals. There are
+            // eleven intervals, so twice their width is allowed.
             let simulated = |key: &str, interval: &str| (number(key), 2.0 * number(interval));
             let (mean, width) = simulated("sim_mean_wait", "sim_ci95");
             assert!((queue.mean_wait() - mean).abs() < width, "{what}");

@@ -1,4 +1,4 @@
-//! Sizes for a delay, and the whole path through a machine.
+//! Batch sizes for a given delay, and the delay of the whole path through a machine.
 
 use falaj_queueing::{
     Dimensions, How, Machine, Measure, Policy, Refused, Service, Shape, Stream, System, forward,
@@ -30,12 +30,12 @@ fn a_delay_has_two_sizes_and_a_least() {
             && curve.iter().all(|p| p.how == How::Exact)
     );
     near(paper(Measure::Mean).point(160).unwrap().delay * 1e6, 300.0, 3.0);
-    // An infeasible delay, and the least one.
+    // An infeasible delay: the result names the least delay.
     let never = paper(Measure::Mean).dimensions(Some(200e-6), 500).unwrap();
     assert!(never.feasible.is_empty() && never.least.delay > 250e-6);
 }
 
-/// Compared with all sizes and many timeouts, hardly any pair is better.
+/// Among all sizes and many timeouts, hardly any pair is better than the chosen one.
 #[test]
 fn a_delay_has_a_size_and_a_timeout() {
     let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
@@ -101,14 +101,14 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
             .unwrap()
     };
     let (with, without) = (slow(Some(200e-6)), slow(None));
-    // (T (1 + rate T / 2)) / (1 + rate T): 109 us.
+    // For a timeout T the mean wait is (T (1 + rate T / 2)) / (1 + rate T), here 109 us.
     assert!((with.fill * 1e6 - 109.09).abs() < 0.1 && without.fill > 1e-3, "{with:?} {without:?}");
 }
 
 #[test]
 fn guests_fit_until_they_do_not() {
-    // Each guest receives and sends 100 Kp/s; a packet takes half a microsecond: nine guests are 90
-    // % of the server.
+    // Each guest receives and sends 100 Kp/s; a packet takes half a microsecond, so nine guests
+    // load the server to 90 %.
     let system = |guests: usize| {
         let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
         let streams = vec![Stream::new(2 * guests, 100e3)];
@@ -122,8 +122,8 @@ fn guests_fit_until_they_do_not() {
     assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
 }
 
-/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 per batch,
-/// 200 us.
+/// Compares with the paper's simulations of two stages, without fitting any parameter: packets of
+/// 64 B, 62 packets per batch, a timeout of 200 us.
 #[test]
 fn the_whole_way_is_as_simulated_elsewhere() {
     let service = Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
@@ -131,8 +131,8 @@ fn the_whole_way_is_as_simulated_elsewhere() {
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
         let found = forward(&machine, rate, 1_000_000, 3).unwrap();
-        // The index of the packet that opens the next batch drifts slowly: intervals are wide
-        // if most batches are full.
+        // The index of the packet that opens the next batch drifts slowly: the confidence intervals
+        // are wide if most batches are full.
         let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
         assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
         assert!(
@@ -140,7 +140,8 @@ fn the_whole_way_is_as_simulated_elsewhere() {
             "{rate}: {found:?}"
         );
     }
-    // Packet by packet the server saturates at 80 Kp/s, aggregated at 800.
+    // The server saturates at 80 Kp/s if it serves single packets, and at 800 Kp/s if it serves
+    // batches.
     for (size, full) in [(1, 80e3), (62, 800e3)] {
         let machine = Machine { policy: Policy { size, timeout: Some(200e-6) }, ..machine };
         let found = forward(&machine, 2.0 * full, 400_000, 3).unwrap();

@@ -1,6 +1,6 @@
-//! The tuner before a simulated reader: the delay that it keeps, its cost beside the best constant
-//! policy, and how soon it follows. All times are whole nanoseconds and drawn from seeds: each run
-//! is the same.
+//! Tests the tuner with a simulated reader: the delay that it keeps, its cost compared with the
+//! best constant policy, and how soon it follows a change of load. All times are whole nanoseconds
+//! and drawn from seeds: each run is the same.
 
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{Batch, BatchPolicy, Packer, unpack};
@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1, Uniform};
 use std::sync::{Arc, Mutex};
 
-/// A reader that takes batches one after another.
+/// A reader that takes batches one after another. Its costs per batch, per packet and per wake-up
+/// are in nanoseconds.
 #[derive(Clone, Copy)]
 struct Reader {
     batch: u64,
@@ -36,7 +37,7 @@ struct Traffic<'a> {
 /// later, and makes its work cheaper or dearer.
 #[derive(Clone, Copy)]
 struct Noise {
-    /// Mean time between two stalls of a side, and the longest stall.
+    /// Mean time between two stalls of a side, and the longest stall, in nanoseconds.
     every: f64,
     longest: f64,
     /// Largest relative deviations of waking and work from their means.
@@ -67,7 +68,8 @@ impl Stalls {
         self.next = (from, from + part(&mut self.chance) * self.noise.longest);
     }
 
-    /// The time at which an action planned for now is done: the end of a stall, if one is on.
+    /// The time at which an action planned for now is done: during a stall, that is the end of the
+    /// stall.
     fn until(&mut self, now: Time) -> Time {
         while (now.0 as f64) >= self.next.1 && self.noise.every.is_finite() {
             self.step();
@@ -86,7 +88,7 @@ fn about(mean: u64, by: f64, chance: &mut Chance) -> u64 {
     (mean as f64 * (1.0 + by * (2.0 * part(chance) - 1.0))) as u64
 }
 
-/// Results of each tenth of a second.
+/// Results of one tenth of a second.
 #[derive(Clone, Default)]
 struct Window {
     delays: Vec<u64>,
@@ -100,7 +102,7 @@ impl Window {
         self.delays.iter().sum::<u64>() as f64 / self.delays.len() as f64
     }
 
-    /// The median of the means of fiftieths of a second: stalls disturb some of them.
+    /// The median of the means of fiftieths of a second: stalls disturb only some of these means.
     fn middle(&self) -> f64 {
         let mut means: Vec<f64> = self
             .pieces
@@ -132,7 +134,7 @@ fn together(windows: &[Window]) -> Window {
     all
 }
 
-/// Runs for this number of windows.
+/// Simulates this number of windows, without disturbances.
 fn run(packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize) -> Vec<Window> {
     noisy(packer, reader, traffic, windows, QUIET)
 }
@@ -238,8 +240,8 @@ fn mean(delay: f64) -> Wanted {
     Wanted { delay, measure: Measure::Mean }
 }
 
-/// The least processor time over all sizes with all these timeouts that keep the delay, and that
-/// pair.
+/// The least processor time of all pairs of a size and one of these timeouts that keep the delay,
+/// and the pair itself.
 fn best(
     wanted: Wanted,
     reader: Reader,
@@ -301,7 +303,7 @@ fn steady(rate: f64) -> impl Fn(Time) -> f64 {
     move |_| rate
 }
 
-/// Compares the tuner after the first window with the best constant policy.
+/// Compares the tuner's results after the first window with those of the best constant policy.
 fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
     let (packer, watched) = tuned(wanted);
     let all = together(&run(packer, READER, traffic, windows)[1..]);
@@ -445,7 +447,7 @@ fn what_cannot_be_kept_is_told() {
         panic!("the tuner does not report a miss")
     };
     assert!((12e-6..30e-6).contains(&least.delay), "{least:?}");
-    // More than twice the packets that can be copied.
+    // The load is more than twice the packets that the reader can copy.
     let slow = Reader { packet: 25_000, ..READER };
     let (packer, watched) = tuned(mean(200e-6));
     run(packer, slow, &traffic, 5);
@@ -521,7 +523,8 @@ fn a_filling_is_of_all_sizes() {
     for (rate, timeout) in [(0.05, 20.0), (1.0, 62.0), (3.0, 400.0)] {
         let filling = Filling::new(rate, timeout).unwrap();
         for size in [1, 2, 7, 62, 900, 5000] {
-            // From the probabilities themselves: of fewer than j arrivals in that time.
+            // The expected values are computed from the probabilities of fewer than j arrivals in
+            // that time.
             let (mut fewer, mut log, mut sizes, mut waits) = (0.0, -rate * timeout, 1.0, 0.0);
             for j in 1..size {
                 fewer += f64::exp(log);

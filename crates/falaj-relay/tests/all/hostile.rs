@@ -1,5 +1,5 @@
-//! Arbitrary behavior of clients and servers, as a plain function for any fuzzer; here it runs over
-//! random bytes, and libFuzzer's runs are `make fuzz`.
+//! Arbitrary behavior of clients and servers, as a plain function for any fuzzer. Here its input is
+//! random bytes; `make fuzz` runs it with libFuzzer.
 
 use falaj_relay::{Carries, Relay, RelaySpec};
 use proptest::prelude::*;
@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 /// Longer than any step of these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The behavior of the far end with a stream, by its first byte.
+/// The first byte of a stream for which the far end sends all data back. The other values of that
+/// byte select other behavior.
 const ECHOES: u8 = 0;
 
-/// A relay of both protocols, and one of datagrams alone with impairments. They are shared by all
-/// inputs, so that a failure caused by one input shows in the next one, too.
+/// A relay of both protocols, and a relay of datagrams alone with impairments. They are shared by
+/// all inputs, so that a failure caused by one input shows in the next one, too.
 static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     let to = far_end();
     let plain = "[link.x]\nrate = \"1gbit\"\ndelay = \"100us\"\nscheduler = { kind = \"fifo\", queue = \"20kB\" }\n";
@@ -27,7 +28,7 @@ static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
                  [[rule]]\nto = [\"x\", \"y\"]\n";
     [(plain, true), (rough, false)].map(|(text, tcp)| {
         let scenario = falaj_scenario::parse(text, "relay.toml").expect("a scenario").0;
-        // Tables are full now and then.
+        // A small table, so that it is sometimes full.
         let spec = RelaySpec {
             carries: Carries { udp: true, tcp },
             clients: 12,
@@ -41,7 +42,7 @@ static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     })
 });
 
-/// A far end that answers datagrams, and treats streams by their first byte.
+/// A far end that answers datagrams, and treats each stream as its first byte says.
 fn far_end() -> SocketAddr {
     let (listener, socket) = loop {
         let listener = TcpListener::bind(ANY).expect("a port");
@@ -53,7 +54,7 @@ fn far_end() -> SocketAddr {
     thread::spawn(move || {
         let mut datagram = vec![0; 65_536];
         loop {
-            // A client that is gone refuses the answer, which the next call reports.
+            // If the client has ended, its host refuses the answer, and the next call reports this.
             let Ok((length, from)) = socket.recv_from(&mut datagram) else { continue };
             for _ in 0..datagram[..length].first().map_or(1, |&first| first % 3) {
                 let _ = socket.send_to(&datagram[..length], from);
@@ -68,7 +69,7 @@ fn far_end() -> SocketAddr {
     address
 }
 
-/// Treats a stream; any step may fail.
+/// Treats a stream as its first byte says; any step may fail.
 fn treat(mut stream: TcpStream) -> Option<()> {
     let (mut how, mut bytes) = ([0], [0; 4096]);
     stream.read_exact(&mut how).ok()?;
@@ -80,7 +81,7 @@ fn treat(mut stream: TcpStream) -> Option<()> {
             }
         },
         1 => reset(&stream),
-        // Closing with unread data is a reset, too.
+        // Closing a socket with unread data resets the stream, too.
         2 => thread::sleep(Duration::from_millis(3)),
         3 => {
             stream.shutdown(Shutdown::Write).ok()?;
@@ -96,7 +97,7 @@ fn reset(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// A client's stream; for one that echoes, the data that were sent and that came back.
+/// A client's stream; for a stream that is sent back, the data that were sent and that came back.
 struct Stream {
     socket: TcpStream,
     echoes: bool,
@@ -108,13 +109,13 @@ struct Stream {
 impl Stream {
     fn new(to: SocketAddr, how: u8) -> Option<Stream> {
         let socket = TcpStream::connect(to).ok()?;
-        // At a port where nothing listens: the system may have chosen that very port for the
-        // client, which then is its own peer.
+        // If nothing listens at the port, the system may choose the same port for the client, which
+        // is then its own peer.
         if socket.local_addr().ok()? == to {
             return None;
         }
         socket.set_nonblocking(true).expect("a socket");
-        // If the table was full it is reset already.
+        // If the table was full, the stream is reset already.
         (&socket).write_all(&[how]).ok()?;
         Some(Stream {
             socket,
@@ -166,7 +167,8 @@ impl Stream {
         false
     }
 
-    /// Ends the stream; if it was accepted at all, everything came back.
+    /// Ends the stream. Returns true if all data came back, as they must if the stream was
+    /// accepted.
     fn whole(mut self) -> bool {
         self.end();
         let began = Instant::now();
@@ -190,9 +192,9 @@ impl Stream {
     }
 }
 
-/// Interprets bytes as the behavior of clients and of a far end: send, end, reset, leave, read or
-/// not. In every case, the data that come back are those that were sent, and a good datagram and a
-/// good stream pass afterwards.
+/// Interprets bytes as the behavior of clients and of a far end: they send, end, reset, leave, read
+/// or do not read. In every case, the data that come back are those that were sent, and a good
+/// datagram and a good stream pass afterwards.
 pub(crate) fn relay(bytes: &[u8]) {
     const CLIENTS: usize = 3;
     let Some((&which, bytes)) = bytes.split_first() else { return };
@@ -219,7 +221,7 @@ pub(crate) fn relay(bytes: &[u8]) {
             6 => drop(streams[n].as_mut().map(|stream| stream.write(&text))),
             7 => drop(streams[n].as_mut().map(Stream::read)),
             8 => drop(streams[n].as_mut().map(Stream::end)),
-            // Gone, with or without a reset.
+            // The client leaves, with or without a reset.
             _ => {
                 if size % 2 == 0
                     && let Some(stream) = &streams[n]

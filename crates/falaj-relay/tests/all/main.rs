@@ -1,4 +1,4 @@
-//! The relay's tests in one program, so that they are linked once.
+//! The relay's integration tests as one program, so that they are linked only once.
 
 mod hostile;
 mod relay;

@@ -107,7 +107,7 @@ fn datagrams_of_many_clients_find_their_way_back() {
     let report = relay.end();
     assert_eq!((report.clients, report.streams), (20, 0));
     assert_eq!(report.flows.iter().map(|pipe| pipe[0].counters.sent).collect::<Vec<_>>(), [60, 60]);
-    // With the headers of IP, UDP and Ethernet.
+    // Bytes are counted with the headers of UDP, IP and Ethernet.
     assert_eq!(report.flows[0][0].counters.sent_bytes, 60 * (3 + 8 + 20 + 14));
     assert!(report.losses.iter().all(|&(n, _)| n == 0), "{:?}", report.losses);
 }
@@ -139,7 +139,8 @@ fn unknown_senders_lock_no_client_out_of_a_full_table() {
         client.send(b"a").unwrap();
         client.recv(&mut [0; 9]).unwrap();
     };
-    // It sends again after an answer, so that a client that has sent just once is removed first.
+    // The client sends again after an answer; clients that have sent only once are removed before
+    // it.
     let known = client(relay.address);
     exchange(&known);
     exchange(&known);
@@ -156,7 +157,8 @@ fn unknown_senders_lock_no_client_out_of_a_full_table() {
 #[test]
 fn a_relay_to_itself_is_refused() {
     for [listen, to] in [["127.0.0.1", "127.0.0.1"], ["0.0.0.0", "127.0.0.1"], ["[::]", "[::1]"]] {
-        // A port that is free, or nearly so: if it is taken meanwhile, the error is another one.
+        // The port is free now. If another program takes it before the test uses it, the error
+        // differs.
         let free = UdpSocket::bind(ANY).unwrap().local_addr().unwrap().port();
         let [listen, to] = [listen, to].map(|ip| format!("{ip}:{free}").parse().unwrap());
         let refused = Relay::new(&RelaySpec::new(listen, to), &delay(0)).err().unwrap();
@@ -186,8 +188,8 @@ fn an_answer_comes_from_the_address_that_was_asked() {
     }
 }
 
-/// Unread far ends use memory for waiting data; it is bounded, and the next stream passes all the
-/// same.
+/// If far ends do not read, waiting data use memory. The memory is bounded, and the next stream
+/// still passes.
 #[test]
 fn unread_streams_leave_memory_for_others() {
     let far = TcpListener::bind(ANY).unwrap();
@@ -211,7 +213,8 @@ fn unread_streams_leave_memory_for_others() {
     assert_eq!(came, sent);
     drop(writer.join().unwrap());
     let report = relay.end();
-    // Each direction may have a segment, and the data that its threads have just read, beyond it.
+    // Beyond the limit, each direction may have a segment, and the data that its threads have just
+    // read.
     let beyond = 2 * (unread + 1) * 2 * 2_048;
     assert!(report.most_memory <= memory + beyond, "{}", report.most_memory);
     assert!(report.most_memory > memory / 2, "nobody filled it: {}", report.most_memory);
@@ -235,7 +238,7 @@ fn a_stream_arrives_whole_and_late() {
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).unwrap();
-    // One round trip opens it, a second one carries the question and the answer.
+    // The first round trip opens the stream, the second carries the question and the answer.
     assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
     assert!(server.join().unwrap() == sent && answer == sent[..100_000]);
     let report = relay.end();
@@ -261,7 +264,7 @@ fn a_full_queue_makes_a_stream_wait() {
     drop(client);
     let (got, took) = server.join().unwrap();
     assert!(got == sent);
-    // A million bytes and 54 for each 1460 of them, at 20 Mbit/s.
+    // A million bytes, with 54 bytes of headers for each 1460 bytes, at 20 Mbit/s.
     let least = Duration::from_secs_f64(8.0 * 1e6 * (1514.0 / 1460.0) / 20e6);
     assert!(took > least - Duration::from_millis(20), "{took:?} is less than {least:?}");
     let counters = relay.end().flows[0][0].counters;
@@ -308,7 +311,7 @@ fn a_reset_crosses_the_link() {
             server.join().unwrap();
             client.read(&mut [0; 5]).map_err(|error| error.kind())
         } else {
-            // A reset overtakes data that were not read yet.
+            // A reset discards data that were not read yet.
             has_read.recv_timeout(PATIENCE).unwrap();
             reset(&client);
             drop(client);
@@ -359,7 +362,8 @@ fn many_streams_and_datagrams_share_a_link_and_its_flows() {
             thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
         }
     });
-    // Datagrams go to the same port, where nothing listens; they are counted up to there.
+    // Datagrams go to the same port, where nothing listens for them; they are counted on the link
+    // all the same.
     let relay = Running::new(to, &scenario);
     let talk = |n: usize| {
         let mut client = stream(relay.address);
@@ -380,7 +384,7 @@ fn many_streams_and_datagrams_share_a_link_and_its_flows() {
     let talks: Vec<_> = (0..12).map(talk).collect();
     let datagrams = client(relay.address);
     for _ in 0..5 {
-        // Refused in between, as nothing listens there.
+        // Some sends fail, because nothing listens there.
         let _ = datagrams.send(b"x");
     }
     assert!(talks.into_iter().all(|talk| talk.join().unwrap()));
@@ -471,7 +475,7 @@ const RULED: &str = r#"
 #[test]
 fn rules_lead_each_datagram_and_each_stream() {
     let (scenario, _) = falaj_scenario::parse(RULED, "ruled.toml").unwrap();
-    // Streams and datagrams have one address: the echo of both.
+    // Streams and datagrams have the same address, where both are sent back.
     let (listener, socket) = loop {
         let listener = TcpListener::bind(ANY).unwrap();
         if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()) {
@@ -516,7 +520,7 @@ fn rules_lead_each_datagram_and_each_stream() {
     let taken: Vec<u64> = report.rules.iter().map(|(taken, _)| taken.packets).collect();
     let [long, streams, none, rest, back] = taken[..] else { panic!("{taken:?}") };
     assert_eq!((long, none), (1, 1), "{taken:?}");
-    // A stream consults the rules once in each direction, and randomly.
+    // The rules are applied to a stream once in each direction, and choose randomly.
     assert!(0 < streams && streams < 24, "{taken:?}");
     let slow = report.flows[0][0].counters;
     assert!(slow.sent > 1 && slow.dropped() == 0 && report.flows.len() == 4, "{slow:?}");
@@ -540,7 +544,7 @@ fn datagrams_alone_pass_links_one_behind_the_other() {
     let began = Instant::now();
     client.send(b"x").unwrap();
     client.recv(&mut [0; 9]).unwrap();
-    // 10 and 20 ms there, 4.3 ms on the wire of the second, 10 ms back.
+    // 10 ms and 20 ms to the far end, 4.3 ms for transmission on the second link, and 10 ms back.
     assert!(began.elapsed() >= Duration::from_millis(44), "{:?}", began.elapsed());
     for _ in 0..20 {
         client.send(&[0; 700]).unwrap();
@@ -548,7 +552,7 @@ fn datagrams_alone_pass_links_one_behind_the_other() {
     client.recv(&mut [0; 2000]).unwrap();
     let report = relay.end();
     let [a, b] = [0, 2].map(|pipe| report.flows[pipe][0].counters);
-    // The queue of the second link is five packets, and one is on its wire.
+    // The queue of the second link holds five packets, and one more is in transmission.
     assert_eq!((a.offered, a.dropped(), b.offered), (21, 0, 21));
     assert!(b.dropped_full >= 14, "{b:?}");
     assert!(

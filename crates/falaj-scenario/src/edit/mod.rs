@@ -1,4 +1,4 @@
-//! Sets values in the text of a scenario, at the place that their key names; the ordinary parser
+//! Sets values in the text of a scenario, at the places that their keys name. The ordinary parser
 //! reads the result.
 
 mod place;
@@ -69,8 +69,8 @@ pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
     Ok(Set { path: path.iter().map(|k| k.get().to_owned()).collect(), value, text: text.into() })
 }
 
-/// A value from the command line: whole numbers, lists, tables and quoted texts are TOML; anything
-/// else, such as `60us`, is a text that would have quotes in the file.
+/// A value from the command line: whole numbers, lists, tables and quoted texts are TOML. Any other
+/// value, such as `60us`, is a text, which would be in quotes in the file.
 pub fn value(text: &str) -> Value {
     let toml = text.starts_with(['"', '\'', '[', '{']) || text.parse::<i64>().is_ok();
     match text.parse::<Value>() {
@@ -82,7 +82,7 @@ pub fn value(text: &str) -> Value {
 const RULE: &str = "rule";
 const LINK: &str = "link";
 
-/// Name of a rule.
+/// Name of the rule with index `n`; a rule without a name is called by its number.
 fn name_of_rule(n: usize, rule: &Table) -> String {
     let name = rule.get("name").and_then(Item::as_str).filter(|name| !name.is_empty());
     name.map_or_else(|| (n + 1).to_string(), str::to_owned)
@@ -91,7 +91,7 @@ fn name_of_rule(n: usize, rule: &Table) -> String {
 /// Sets a value, or removes a key or a named table.
 ///
 /// # Errors
-/// There is no such key, or it is ambiguous.
+/// The key does not exist, or is ambiguous.
 pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
     let mut edit = Edit::new(file);
     edit.set(words, value)?;
@@ -122,14 +122,14 @@ pub struct Edit<'a> {
     /// New flows and rules: they are tried before all others, in the order in which they were
     /// written.
     new: Vec<Vec<String>>,
-    /// The link that takes all packets, if there were no rules.
+    /// The link that takes all packets, if the scenario had no rules before.
     takes_all: Option<String>,
 }
 
 impl Edit<'_> {
     /// Begins a change of this scenario.
     pub fn new(file: &mut DocumentMut) -> Edit<'_> {
-        // The rules as separate tables.
+        // Converts the rules to separate tables.
         if file.get(RULE).is_some_and(Item::is_array)
             && let Some(item) = file.remove(RULE)
         {
@@ -152,7 +152,7 @@ impl Edit<'_> {
     /// Sets a value, or removes a key or a named table.
     ///
     /// # Errors
-    /// There is no such key, or it is ambiguous.
+    /// The key does not exist, or is ambiguous.
     pub fn set(&mut self, words: &[String], value: Option<&Value>) -> Result<()> {
         let Some(value) = value else { return remove(self.file, words) };
         let places = match resolve(self.file.as_table(), words) {
@@ -163,7 +163,8 @@ impl Edit<'_> {
         places.into_iter().try_for_each(|(table, rest)| self.put(table, &rest, value))
     }
 
-    /// Packets that no new rule matches go where all packets went before.
+    /// Completes the change: packets that no new rule matches still go where all packets went
+    /// before.
     pub fn finish(self) {
         let Some(link) = self.takes_all.filter(|_| has_rules(self.file)) else { return };
         let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else {
@@ -291,7 +292,7 @@ fn rule_of<'a>(rules: &'a mut ArrayOfTables, name: &str) -> Option<(usize, &'a m
     rules.iter_mut().enumerate().find(|(n, rule)| name_of_rule(*n, rule) == name)
 }
 
-/// Removes a table of that name, or else a key of a table.
+/// Removes the table that these words name, or, if there is none, a key of a table.
 fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
     let tables: Vec<Vec<String>> =
         places(file.as_table()).into_iter().filter(|p| p.is_meant(words)).map(|p| p.path).collect();
@@ -325,7 +326,7 @@ fn take_out(file: &mut DocumentMut, mut path: Vec<String>) -> Result<()> {
         }
         return Ok(());
     }
-    // Without such a table there is no such key either.
+    // If the table does not exist, the key does not exist either.
     if let Ok(table) = table_at(file.as_table_mut(), &path) {
         table.remove(&key);
     }
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!(flows(&alone), ["a"]);
     }
 
-    /// Links and rules as `KIND NAME`, rules in order.
+    /// Links and rules as `KIND NAME`; the rules are in their order.
     fn known(text: &str) -> Vec<String> {
         let (scenario, _) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
         let links = scenario.links.iter().map(|link| format!("link {}", link.name));
@@ -446,7 +447,7 @@ mod tests {
                 ],
             );
             assert_eq!(flows(&two)[..3], ["a", "b", "c"], "{two}");
-            // Flows of a later change are tried before them.
+            // Flows of a later change are tried before the flows of this one.
             assert_eq!(flows(&edited(&two, &["x.flow.d.match=udp"]))[..3], ["d", "a", "b"]);
         }
         let link = "[link.x]\nrate = \"1mbit\"\n";
@@ -481,7 +482,8 @@ mod tests {
             assert!(!edited(link, own).contains("rest"), "{own:?}");
         }
         assert!(edited(link, &["rule.half.probability=50%", "rule.half.to=drop"]).contains("rest"));
-        // There were rules already, and packets that matched none were dropped; that stays so.
+        // If there were rules already, packets that matched no rule were dropped; this does not
+        // change.
         assert!(
             !edited(
                 "[link.x]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"x\"\n",

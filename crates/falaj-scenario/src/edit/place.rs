@@ -11,14 +11,14 @@ use toml_edit::{Item, TableLike};
 
 const WAYS: [&str; 2] = ["up", "down"];
 
-/// One table of a file, and the keys that it may have.
+/// A table of a file, and the keys that it may have.
 pub(super) struct Place {
     pub(super) path: Vec<String>,
     keys: Rc<[Key]>,
 }
 
-/// The keys of those tables that may have keys of a discipline. They include the keys of all
-/// disciplines: the parser reports those that the chosen discipline does not have.
+/// The keys of tables that may have keys of a discipline. They include the keys of all disciplines:
+/// the parser reports the keys that the chosen discipline does not have.
 struct KnownPlace {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,
@@ -58,8 +58,8 @@ pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     out
 }
 
-/// The places in the text of keys with a former name, each with the present name, in order. If
-/// several lines write such a key with dots, the first line is found.
+/// The keys that have a former name: for each its place in the text and its present name, in order.
+/// If several lines write such a key with dots, the first line is found.
 pub(super) fn renamed(file: &dyn TableLike) -> Vec<(Range<usize>, &'static str)> {
     let mut out = Vec::new();
     walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut |table, _, keys| {
@@ -119,14 +119,14 @@ fn walk(
     visit(table, path, &known);
 }
 
-/// The type of a key; parts of flows are tables with names too.
+/// The type of a key; a flow's parts are named tables too.
 fn held(key: &Key) -> Holds {
     if key.holds == Holds::Parts { Holds::Named(keys::PART) } else { key.holds }
 }
 
 impl Place {
-    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word is the same, and the
-    /// others are in the same order.
+    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word must be equal, and
+    /// the other words must be in the same order.
     pub(super) fn is_meant(&self, words: &[String]) -> bool {
         let mut rest = self.path.iter();
         self.path.last() == words.last() && words.iter().all(|w| rest.any(|p| p == w))
@@ -137,8 +137,9 @@ impl Place {
     }
 }
 
-/// Returns true if `words` may be set in a table with these keys. Several words are a key of an
-/// inner table, whose last word is left to the parser, which finds the nearest one.
+/// Returns true if `words` may be set in a table with these keys. Several words name a key of an
+/// inner table. The last word is not checked here: the parser checks it, and suggests the most
+/// similar key.
 pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     let [first, rest @ ..] = words else { return false };
     let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
@@ -157,8 +158,8 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     }
 }
 
-/// The place at which `words` are to be set: existing tables, and the words after each. It is one
-/// table, or those of both directions of a link.
+/// The place at which `words` are to be set: existing tables, and for each the remaining words. It
+/// is one table, or one table for each direction of a link.
 pub(super) fn resolve(
     file: &dyn TableLike,
     words: &[String],
@@ -171,7 +172,7 @@ pub(super) fn resolve(
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // For a key that no table has: the tables that the words before it name.
+    // For a key that no table has, these are the tables that the words before the key name.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {
@@ -184,8 +185,8 @@ pub(super) fn resolve(
         used(&places, &place.path, rest).into_iter().map(|table| (table, rest.to_vec())).collect()
     };
     let mut choices: Vec<(Vec<String>, Vec<String>)> = choices.into_iter().flat_map(used).collect();
-    // One key may be found in two tables: `phase` in that of a flow, and `flow.voice.phase` in that
-    // of its link. The innermost table is kept.
+    // One key may be found in two tables: `phase` in the table of a flow, and `flow.voice.phase` in
+    // the table of its link. The innermost table is kept.
     choices.sort_by_key(|(table, _)| std::cmp::Reverse(table.len()));
     let mut full: Vec<Vec<String>> = Vec::new();
     choices.retain(|(table, rest)| {
@@ -220,7 +221,7 @@ pub(super) fn resolve(
 }
 
 /// The tables in which `rest` has an effect if it is set for the table at `path`: if both
-/// directions of a link have their own flows, the flows belong to them.
+/// directions of a link have their own flows, the tables of the directions are used.
 fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> {
     if let ([of, _], Some("flow")) = (path, rest.first().map(String::as_str))
         && of == LINK
@@ -240,7 +241,7 @@ fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> 
     vec![path.to_vec()]
 }
 
-/// Returns true if it is the same table in both directions of a link.
+/// Returns true if these are the same table in both directions of a link.
 pub(super) fn are_both_ways(paths: &[Vec<String>]) -> bool {
     let of = |path: &Vec<String>| match path.as_slice() {
         [of, link, way, rest @ ..] if of == LINK => {

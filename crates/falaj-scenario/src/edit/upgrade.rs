@@ -1,10 +1,10 @@
-//! Former names of keys in the text of a scenario, replaced by the present ones.
+//! Replaces former names of keys in the text of a scenario by the present names.
 
 use super::place::renamed;
 use toml_edit::{Document, TomlError};
 
-/// Replaces the [former names](crate::keys::RENAMED) of keys; all else stays as it is, and need not
-/// be valid. A table that has a key under both names keeps both.
+/// Replaces the [former names](crate::keys::RENAMED) of keys; the rest of the text does not change,
+/// and need not be valid. A table that has a key under both names keeps both.
 ///
 /// # Errors
 /// The text is not TOML.

@@ -6,7 +6,7 @@ use falaj_engine::impair::distribution::DelayTable;
 /// Description of the format, for help texts.
 pub(crate) const FORM: &str = "whole numbers separated by blanks, in ascending order as netem's `maketable` writes them; `#` begins a comment";
 
-/// Maximum number of samples; tools write fewer.
+/// Maximum number of samples; the usual tools write fewer.
 const SAMPLES_MAX: usize = 1 << 16;
 
 /// Parses the samples of a file, all of the same probability. Their mean and standard deviation do

@@ -1,4 +1,4 @@
-//! Other files that a scenario names: their contents, and the places of errors.
+//! Files that a scenario names: their contents, and the places of errors in them.
 
 pub(crate) mod dist;
 pub(crate) mod named;

@@ -1,4 +1,4 @@
-//! The other files that a scenario names, existing or not.
+//! The names of the files that a scenario uses, whether they exist or not.
 
 use crate::keys::{Holds, Key, TABLES, of_scheduler};
 use crate::parse::beside;
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
-/// Files that a scenario names by keys that hold a file, such as `library` or `capture`: their
-/// paths relative to the scenario. For a text with errors, those that can be determined.
+/// Paths of the files that a scenario names by keys such as `library` or `capture`, relative to the
+/// scenario. If the text has errors, the result may be incomplete.
 pub fn files_named(text: &str, file_name: &str) -> BTreeSet<PathBuf> {
     let keys = keys();
     let mut names = BTreeSet::new();
@@ -16,8 +16,8 @@ pub fn files_named(text: &str, file_name: &str) -> BTreeSet<PathBuf> {
     names.iter().map(|name| beside(file_name).join(name)).collect()
 }
 
-/// Keys whose text is the name of a file: those that hold one, and those of tables that may be
-/// written as their first key's value alone.
+/// Keys whose text may be the name of a file. Some are keys of tables that may be written as the
+/// value of their first key alone.
 fn keys() -> BTreeSet<&'static str> {
     let is_file = |key: &&Key| matches!(key.holds, Holds::File(_));
     let all = TABLES.iter().flat_map(|table| table.keys);

@@ -1,5 +1,5 @@
-//! Text files: the scenario, and those that it names, which consist of lines of words. A place is a
-//! line and a column of such a file.
+//! Text files: the scenario, and the files that it names, which consist of lines of words. A place
+//! is a line and a column of such a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,14 +20,14 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     })
 }
 
-/// Maximum size in bytes of a scenario, or of a file that one names.
+/// Maximum size in bytes of a scenario, or of a file that a scenario names.
 const LONGEST: u64 = 64 << 20;
 
-/// The bytes of a text file. If it is too long, as `/dev/zero` or a capture of gigabytes is, no
-/// more is read than is needed to refuse it.
+/// The bytes of a text file. If the file is too long, such as `/dev/zero` or a capture of
+/// gigabytes, reading stops at the limit.
 ///
 /// # Errors
-/// It cannot be read, or has more than 64 MiB.
+/// The file cannot be read, or has more than 64 MiB.
 pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     bytes_from(File::open(path)?)
 }
@@ -35,7 +35,7 @@ pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 /// The bytes of a text file that is open already, such as standard input.
 ///
 /// # Errors
-/// As [`bytes_of`].
+/// The same as of [`bytes_of`].
 pub fn bytes_from(reader: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
@@ -46,8 +46,8 @@ pub fn bytes_from(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of the file with this name; the error has the place and the problem, if it is not a
-/// text.
+/// Decodes the text of the file with this name. If the bytes are not UTF-8, the error names the
+/// place and the problem.
 pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, String> {
     decoded(bytes).map_err(|at| at.in_file(name))
 }
@@ -67,7 +67,7 @@ impl At {
         At { what: what.into(), ..*self }
     }
 
-    /// The place this number of characters further in the line.
+    /// The place that is this number of characters later in the line.
     pub(crate) fn later(&self, by: usize) -> At {
         At { column: self.column + by, ..self.clone() }
     }

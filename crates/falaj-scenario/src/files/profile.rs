@@ -10,12 +10,12 @@ use falaj_sched::units::time::Span;
 /// Description of the format, for help texts.
 pub(crate) const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
 
-/// The contents of a file.
+/// The contents of a profile file.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
-    /// The link's bandwidth, if the profile sets it.
+    /// The link's rate, if the profile sets it.
     pub(crate) bw: Option<Rate>,
-    /// Packets whose draw is above this probability are lost.
+    /// Packets whose random number is above this probability are lost.
     pub(crate) loss_level: Probability,
     /// Corners of the cumulative distribution function, both coordinates ascending.
     pub(crate) points: Vec<(Probability, Span)>,
@@ -39,8 +39,8 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
         let units = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
         match (*first, *second) {
             ("name", _) => {}
-            // dummynet tabulates the distribution with this number of samples. Here the lines
-            // between the points are exact, so the number is checked and not used.
+            // dummynet tabulates the distribution with this number of samples. falaj interpolates
+            // exactly between the points, so the number is checked but not used.
             ("samples", n) if n.parse::<u64>().is_ok_and(|n| n > 0) => {}
             ("samples", n) => {
                 return Err(behind.says(format!(

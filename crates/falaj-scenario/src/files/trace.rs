@@ -1,4 +1,4 @@
-//! Reads traces of a link's rate: lines of time and rate, and those of mahimahi.
+//! Reads traces of a link's rate: lines of time and rate, or traces of mahimahi.
 
 use crate::files::place::{At, lines};
 use crate::suggest::quoted;
@@ -6,13 +6,13 @@ use crate::units::{parse_rate, parse_span};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// Description of the format.
+/// Description of the two formats, for help texts.
 pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: no packet passes), or lines of whole milliseconds, as in mahimahi; `#` begins a comment";
 
-/// The contents of a file.
+/// The contents of a trace file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trace {
-    /// Rates, each from an instant on.
+    /// Rates, each with the instant at which it begins.
     Steps(Vec<(Time, Rate)>),
     /// Instants at which a packet may be sent, and the period after which they repeat.
     Packets { at: Vec<Time>, period: Span },
@@ -45,7 +45,7 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
             });
             continue;
         }
-        // If the header has the unit, either the number is wrong, or the unit is given twice.
+        // If the header has the unit, an error means a wrong number, or a unit that is given twice.
         let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
             let what =
                 format!("{} is not a number of `{unit}`, the unit in the first line", quoted(word));
@@ -82,7 +82,7 @@ fn is_zero(text: &str) -> bool {
 
 fn packets(text: &str) -> Result<Trace, At> {
     const MILLI: u64 = 1_000_000;
-    /// A day.
+    /// The longest time in a trace: a day, in milliseconds.
     const LONGEST: u64 = 86_400_000;
     let mut all: Vec<Time> = Vec::new();
     for (at, line) in lines(text) {

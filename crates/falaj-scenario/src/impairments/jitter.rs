@@ -1,4 +1,4 @@
-//! Variation of packets' delay: `jitter`.
+//! Variation of the packets' delay: `jitter`.
 
 use super::{Impairment, Reading};
 use crate::diagnostics::Problem;

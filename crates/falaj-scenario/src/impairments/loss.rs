@@ -64,7 +64,7 @@ const KINDS: &[TableKind] = &[
     },
 ];
 
-/// `loss = { … }`; its `kind` decides which of these are allowed.
+/// `loss = { … }`; its `kind` decides which of these keys are allowed.
 const KEYS: &[Key] = &[
     key(
         "probability",

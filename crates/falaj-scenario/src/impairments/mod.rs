@@ -25,11 +25,12 @@ pub(crate) const IMPAIRMENTS: &[Impairment] =
 pub(crate) struct Impairment {
     /// The key of a link or a direction; it holds a table, or the value of the table's first key.
     pub(crate) key: Key,
-    /// Its table in the reference; `None`: it shares the table of another impairment.
+    /// The impairment's table in the reference; `None` if it shares the table of another
+    /// impairment.
     pub(crate) table: Option<Table>,
-    /// The values of the table's key `kind` with their keys, if it has one.
+    /// The values of the table's key `kind`, each with its keys; empty if the table has no `kind`.
     pub(crate) kinds: &'static [TableKind],
-    /// Sets the engine's values; `None`: there is an error, which was reported.
+    /// Sets the engine's values. Returns `None` after an error, which it has reported.
     read: fn(&BriefTable<'_>, &mut Reading<'_, '_>) -> Option<()>,
 }
 
@@ -44,7 +45,7 @@ pub(crate) const KEYS: [Key; IMPAIRMENTS.len()] = {
     keys
 };
 
-/// The names of these keys.
+/// The names of the keys in `KEYS`.
 pub(crate) const NAMES: [&str; KEYS.len()] = {
     let mut names = [""; KEYS.len()];
     let mut n = 0;
@@ -81,18 +82,18 @@ pub(crate) const fn tables() -> [Table; TABLES] {
 
 /// The state while impairments are read.
 pub(crate) struct Reading<'r, 'a> {
-    /// The tables of a direction, the nearest first.
+    /// The tables of a direction, the innermost first.
     pub(crate) tables: &'r [&'r Fields<'a>],
     /// The link's propagation delay, if it is known.
     pub(crate) delay: Option<Span>,
-    /// The folder of the scenario, where its files are.
+    /// The directory of the scenario, relative to which its files are named.
     pub(crate) beside: &'r Path,
     /// The impairments read so far.
     pub(crate) impairments: Impairments,
     pub(crate) problems: &'r mut Vec<Problem>,
 }
 
-/// Reads all impairments; `None`: there is an error, which was reported.
+/// Reads all impairments. Returns `None` after an error, which was reported.
 pub(crate) fn read(mut reading: Reading<'_, '_>) -> Option<Impairments> {
     let mut whole = true;
     for Impairment { key, kinds, read, .. } in IMPAIRMENTS {

@@ -4,7 +4,7 @@ use super::key::Fallback::{Otherwise, Required};
 use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
-/// The largest number of instants at which the links of a file change.
+/// Maximum number of instants in a run at which scheduled changes take place.
 pub const CHANGES_MAX: usize = 100_000;
 
 /// `[[change]]`.

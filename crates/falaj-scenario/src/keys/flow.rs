@@ -76,7 +76,7 @@ pub(super) const BATCHES: Key = key(
      is kept (`adaptive,delay=200us`); with `memif:PATH`, batches to another falaj, by a timeout \
      only",
 );
-/// The limit of a queue that is given none, in words.
+/// The default limit of a queue, in words.
 const DEFAULT_QUEUE: &str = "the bytes that the link carries in a round trip, or in 50 ms if that \
                              is longer; at least two packets";
 /// The limit of a queue.
@@ -95,7 +95,7 @@ pub(crate) const POLICY: Key = key(
      or before it is full, by RED, gentle RED, CoDel or PIE",
 );
 
-/// `queue = { … }`; its `policy` decides which of these are allowed.
+/// `queue = { … }`; its `policy` decides which of these keys are allowed.
 pub const MANAGED: &[Key] = &[
     LIMIT,
     POLICY,

@@ -1,17 +1,17 @@
-//! A key of the file: its name, the type of its value, and its default.
+//! The description of a key of the file: its name, the type of its value, and its default.
 
 use falaj_sched::contract::params::{Kind, Param};
 
 /// A key of a scenario file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// Its name as written in the file.
+    /// The key's name as written in the file.
     pub name: &'static str,
     /// Type of its value.
     pub holds: Holds,
-    /// Behavior if the key is missing.
+    /// The default, or another behavior if the key is missing.
     pub fallback: Fallback,
-    /// Its meaning, in one line.
+    /// The key's meaning, in one line.
     pub doc: &'static str,
 }
 
@@ -26,9 +26,9 @@ pub enum Holds {
     PositiveSpan,
     /// A number of bytes in this range, both ends included.
     BytesIn {
-        /// Smallest allowed.
+        /// The smallest number allowed.
         min: u64,
-        /// Largest allowed.
+        /// The largest number allowed.
         max: u64,
     },
     /// A rule for packets or a list of them; see [`crate::parse_match`].
@@ -39,8 +39,8 @@ pub enum Holds {
     LinkName,
     /// A name chosen by the user.
     Name,
-    /// The target of a rule: a link, several, `drop`, `pass`, or a table with one of
-    /// [`TO`](super::TO).
+    /// The target of a rule: a link, a list of links, `drop`, `pass`, or a table with one of the
+    /// keys [`TO`](super::TO).
     Target,
     /// The headers of generated packets, written as a rule with one value for each field.
     Headers,
@@ -54,7 +54,8 @@ pub enum Holds {
     LinkNames,
     /// The name of a flow.
     FlowName,
-    /// A discipline: `kind` (see [`SCHEDULER`](super::SCHEDULER)), and what the discipline accepts.
+    /// A discipline: `kind` (see [`SCHEDULER`](super::SCHEDULER)), and the discipline's own
+    /// parameters.
     Scheduler,
     /// A table with these keys.
     Table(&'static [Key]),
@@ -74,8 +75,8 @@ pub enum Holds {
     File(&'static str),
     /// A table with these keys, or a list of such tables.
     Tables(&'static [Key]),
-    /// A table of tables, whose names the user chooses. Each has these keys, and for flows also
-    /// those of the discipline.
+    /// A table of tables, whose names the user chooses. Each has these keys; flows also have the
+    /// keys of the discipline.
     Named(&'static [Key]),
     /// A table of tables as in `Named`, with the keys of [`PART`](super::PART); each of them may
     /// contain such a table again.
@@ -85,7 +86,7 @@ pub enum Holds {
 /// Behavior if a key is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// It is required.
+    /// The key is required.
     Required,
     /// The default value, as written.
     Value(&'static str),
@@ -93,21 +94,22 @@ pub enum Fallback {
     Otherwise(&'static str),
 }
 
-/// One table of the file, and its place.
+/// The description of a table of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// Its name in keys: `flow` of `flow.queue`; empty for the top of the file.
+    /// The table's name in keys, such as `flow` in `flow.queue`; empty for the top of the file.
     pub word: &'static str,
-    /// Its header as written.
+    /// The table's header as written.
     pub header: &'static str,
-    /// Its purpose, in one line.
+    /// The table's purpose, in one line.
     pub doc: &'static str,
-    /// Its keys, without those of the disciplines.
+    /// The table's keys, without the keys of disciplines.
     pub keys: &'static [Key],
 }
 
 impl From<&Param> for Key {
-    /// A default that is not a value of the parameter's kind becomes [`Fallback::Otherwise`].
+    /// Converts a discipline's parameter. A default that is not a value of the parameter's kind
+    /// becomes [`Fallback::Otherwise`].
     fn from(param: &Param) -> Key {
         let fallback = match param.default {
             None => Fallback::Required,

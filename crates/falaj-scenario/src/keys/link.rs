@@ -43,13 +43,14 @@ pub const TRACE: &[Key] = &[
     ),
 ];
 
-/// `[link.NAME.up]` and `[link.NAME.down]`: unset keys are those of `[link.NAME]`.
+/// `[link.NAME.up]` and `[link.NAME.down]`: a key that is not set there has its value from
+/// `[link.NAME]`.
 pub const DIRECTION: &[Key] = {
     const LISTS: &[&[Key]] = &[OWN, &impairments::KEYS, &[PROFILED, EACH_LINK, MOST, EXPIRE]];
     &joined::<_, { count(LISTS) }>(LISTS)
 };
 
-/// `[link.NAME]`: both directions alike, unless `up` or `down` override it.
+/// `[link.NAME]`: keys for both directions, unless `up` or `down` override them.
 pub const LINK: &[Key] = {
     const LISTS: &[&[Key]] = &[DIRECTION, OF_BOTH];
     &joined::<_, { count(LISTS) }>(LISTS)
@@ -155,7 +156,7 @@ const PROFILED: Key = key(
      transmission",
 );
 
-/// Keys of both directions together.
+/// Keys of a link that its directions cannot have.
 const OF_BOTH: &[Key] = &[
     key(
         "uplink",
@@ -177,10 +178,10 @@ const OF_BOTH: &[Key] = &[
     ),
 ];
 
-/// The key of a direction by its name.
+/// The key of a direction with this name.
 pub(crate) fn direction(name: &str) -> Option<&'static Key> {
     DIRECTION.iter().find(|key| key.name == name)
 }
 
-/// Keys of which one defines the capacity of a direction.
+/// Keys that define the capacity of a direction; one of them is needed.
 pub(crate) const CARRIES: [&str; 4] = ["rate", "trace", "preset", "profile"];

@@ -1,4 +1,4 @@
-//! Keys of masks, which divide a link or a flow into many.
+//! Keys of masks, which divide one link or flow into many.
 
 use super::key::Fallback::{Otherwise, Value as Default};
 use super::key::{Holds, Key, key};

@@ -1,6 +1,6 @@
-//! Every key of the file, described once. The parser reads by these tables, and its messages, the
-//! reference page and the schema are generated from them. Keys of disciplines for a scheduler and
-//! its flows are in [`falaj_sched::registry::ENTRIES`], and are added by [`Key::from`].
+//! The descriptions of all keys of the file. The parser uses these tables; its messages, the
+//! reference page and the schema are generated from them. The keys of disciplines for schedulers
+//! and flows are in [`falaj_sched::registry::ENTRIES`], and are added by [`Key::from`].
 
 mod change;
 mod flow;
@@ -31,7 +31,7 @@ use crate::impairments;
 use crate::model::RunTime;
 use falaj_sched::contract::params::Kind;
 
-/// All tables, in the order of a file.
+/// All tables, in the order in which the reference shows them.
 pub const TABLES: &[Table] = {
     const LISTS: &[&[Table]] = &[BEFORE, &OF_IMPAIRMENTS, BEHIND];
     &key::joined::<_, { key::count(LISTS) }>(LISTS)

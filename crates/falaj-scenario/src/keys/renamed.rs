@@ -1,7 +1,7 @@
-//! Keys that had another name before.
+//! Keys that had another name in earlier versions.
 
-/// Each former name of a key and its present one. A former name is an error that gives the present
-/// one, and [`upgrade()`](crate::edit::upgrade()) replaces it.
+/// Each former name of a key, with its present name. A former name in a file is an error whose
+/// message gives the present name; [`upgrade()`](crate::edit::upgrade()) replaces former names.
 pub const RENAMED: &[(&str, &str)] = &[
     ("each", "mask"),
     ("need", "requires"),

@@ -1,16 +1,16 @@
-//! Keys with a value, in the form of messages and the reference.
+//! Keys with example values, as messages and the reference show them.
 
 use super::key::{Fallback, Holds, Key};
 use falaj_sched::contract::params::Kind;
 
-/// A table in the form of the file.
+/// An inline table with example values, as written in a file.
 pub(crate) fn inline(keys: &[Key]) -> String {
     let inner: Vec<String> =
         keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
     format!("{{ {} }}", inner.join(", "))
 }
 
-/// A value in the form of the file; `discipline`: for a key of a discipline.
+/// An example value of a key, as written in a file; `discipline` is true for a key of a discipline.
 pub(crate) fn sample(key: &Key, discipline: bool) -> String {
     let text = match key.holds {
         Holds::Value(Kind::Span) | Holds::PositiveSpan if discipline => "500us",

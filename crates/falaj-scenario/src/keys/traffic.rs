@@ -4,7 +4,8 @@ use super::key::Fallback::{Otherwise, Required, Value as Default};
 use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
-/// Maximum number of sources of one `[traffic.NAME]`: the addresses of 100.64.0.0/10, minus a few.
+/// Maximum number of sources of one `[traffic.NAME]`: the addresses of 100.64.0.0/10, minus a few,
+/// each source having one.
 pub const SOURCES_MAX: u64 = 4_000_000;
 
 /// A state of `model = "mmpp"`.
@@ -253,10 +254,10 @@ pub const TRAFFIC: &[Key] = &[
     ),
 ];
 
-/// The longest transfer.
+/// The longest transfer, in bytes.
 const TRANSFER_MAX: u64 = 1 << 50;
 
-/// The largest window of a connection: 1 GiB (RFC 7323).
+/// The largest receive window of a connection: 1 GiB (RFC 7323).
 const WINDOW_MAX: u64 = 1 << 30;
 
 /// `shaped = { … }` of a source, and `policed`.
@@ -275,7 +276,7 @@ pub const BUCKET: &[Key] = &[
     ),
 ];
 
-/// The largest token bucket of a source.
+/// The largest token bucket of a source, in bytes.
 pub const BYTES_MAX: u64 = (1 << 32) - 1;
 
 /// `allowed = { … }` of a greedy source, or one of a list.

@@ -11,12 +11,13 @@ use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The keys that set the capacity; those of the table nearest to a direction count.
+/// The keys that set the capacity. If several tables have them, the direction's own table takes
+/// precedence.
 const OWN: [&str; 2] = ["rate", "trace"];
 /// Size in bytes of a packet of a mahimahi trace.
 const PACKET: u32 = 1500;
 
-/// The rate (of a trace its mean) and the capacity; `None` if there is an error, which was
+/// Returns the rate (for a trace, its mean) and the capacity; `None` after an error, which was
 /// reported.
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
@@ -54,7 +55,7 @@ pub(crate) fn capacity(
         }
         return traced(&given, layer?, beside, problems);
     }
-    // The rate of a profile counts only where no key sets one.
+    // The rate of a profile counts only if no key sets the rate.
     let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
     let rate = match bw.filter(|_| silent) {
         Some(bw) => bw,

@@ -1,7 +1,8 @@
 //! Reads one direction of a link.
 //!
-//! Each key of [`keys::DIRECTION`] has a reader in [`READERS`], which stores its meaning in a
-//! [`Draft`]. After all readers the discipline checks its setup, and the direction is complete.
+//! Each key of [`keys::DIRECTION`] has a reader in [`READERS`], which stores the key's value in a
+//! [`Draft`]. When all readers have run, the discipline checks its setup, and the direction is
+//! complete.
 
 use crate::adapters;
 use crate::diagnostics::Problem;
@@ -30,24 +31,24 @@ use falaj_sched::units::time::Span;
 use std::ops::Range;
 use std::path::Path;
 
-/// The sources from which a direction is read.
+/// The tables and other data from which a direction is read.
 pub(super) struct Source<'s, 'a> {
-    /// The tables that may have its keys, the nearest first.
+    /// The tables that may have the direction's keys, the innermost first.
     pub(super) tables: &'s [&'s Fields<'a>],
     pub(super) towards: Towards,
     pub(super) flows: &'s FlowTable<'a>,
-    /// `None` if its discipline could not be read, which was reported.
+    /// The chosen discipline; `None` if it could not be read, which was reported.
     pub(super) chosen: Option<&'s Chosen<'a>>,
     /// Keys of flows that are not an error, although this direction's discipline does not use them.
     pub(super) elsewhere: &'s [Key],
-    /// True if a part of the link has a header with a misspelt name.
+    /// True if the name of a table within the link is misspelt.
     pub(super) parted: bool,
     /// The scenario's directory, relative to which its files are named.
     pub(super) beside: &'s Path,
 }
 
-/// The rates that a discipline guarantees its flows. They are kept, because the other direction is
-/// usually equal, and then they need not be computed again.
+/// The rates that a discipline guarantees to its flows. They are kept, because the other direction
+/// usually has equal flows, and then the same rates.
 pub(super) struct GuaranteedBefore {
     kind: &'static str,
     setup: Setup,
@@ -55,12 +56,12 @@ pub(super) struct GuaranteedBefore {
     rates: Vec<Option<Rate>>,
 }
 
-/// The parts of a direction that could be read.
+/// The result of reading a direction: those parts that could be read.
 #[derive(Default)]
 pub(super) struct Side {
-    /// `None` if it has an error, which was reported.
+    /// The direction; `None` if it has an error, which was reported.
     pub(super) direction: Option<Direction>,
-    /// The names of its leaves; `None` if unknown.
+    /// The names of its leaves, which are the flows with a queue; `None` if unknown.
     pub(super) names: Option<Vec<String>>,
     /// The guaranteed rates of the leaves, if they are known.
     pub(super) guaranteed: Vec<Option<Rate>>,
@@ -68,7 +69,8 @@ pub(super) struct Side {
 
 /// The values of a direction that are read so far.
 struct Draft<'a> {
-    /// Has defaults where nothing is read yet. Its setup has no flows until all keys are read.
+    /// The pipe, with defaults for everything that is not read yet. Its setup has no flows until
+    /// all keys are read.
     pipe: PipeSpec,
     layer: CountedLayer,
     mtu: u32,
@@ -78,7 +80,7 @@ struct Draft<'a> {
     bandwidth: Option<Rate>,
     flows: Vec<FlowRead<'a>>,
     names: Option<Vec<String>>,
-    /// The keys that could not be read, which was reported.
+    /// The keys that could not be read; their errors were reported.
     wrong: Vec<&'static str>,
 }
 
@@ -107,7 +109,7 @@ impl Draft<'_> {
         !self.wrong.contains(&key)
     }
 
-    /// The limit of a queue that has none of its own.
+    /// The limit of queues that do not set their own.
     fn queue(&self) -> Limit {
         let (rate, delay) = (self.pipe.setup.rate, self.pipe.delay);
         default_queue(rate, delay, self.layer.largest(self.mtu))
@@ -118,14 +120,14 @@ impl Draft<'_> {
     }
 }
 
-/// Reads some keys of a direction into a draft. `None` if they are wrong or missing, which was
-/// reported, and the direction cannot be complete.
+/// A function that reads some keys of a direction into a draft. It returns `None` if they are wrong
+/// or missing, which it has reported; the direction is then incomplete.
 struct Reader {
     keys: &'static [&'static str],
     read: for<'a> fn(&Source<'_, 'a>, &mut Draft<'a>, &mut Vec<Problem>) -> Option<()>,
 }
 
-/// The readers of a direction's keys, each after those whose results it uses.
+/// The readers of a direction's keys. Each comes after the readers whose results it uses.
 const READERS: &[Reader] = &[
     Reader {
         keys: &["delay"],
@@ -256,7 +258,7 @@ impl<'a> Source<'_, 'a> {
         keys::direction(name).map_or(Got::Absent, |key| get(self.tables, key, problems))
     }
 
-    /// The value of a key, given or by default.
+    /// The value of a key, or its default.
     fn value(&self, name: &str, problems: &mut Vec<Problem>) -> Option<Value> {
         match self.got(name, problems) {
             Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Some(value),
@@ -283,7 +285,7 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
-    /// The results of the readers, with at least one flow; `None` if there is an error, which was
+    /// Runs the readers. The result has at least one flow; `None` after an error, which was
     /// reported.
     fn whole<'s>(
         &'s self,
@@ -296,8 +298,8 @@ impl<'a> Source<'_, 'a> {
             if self.parted {
                 return None;
             }
-            // Without flows the link is a single flow, so each key that its discipline reads from a
-            // flow must have a default.
+            // If the link has no flows it becomes a single flow, so each key of flows must have a
+            // default in its discipline.
             draft.flows.push(all(self.tables, chosen.entry, queue, problems)?);
         }
         let Draft { mut pipe, layer, mtu, overhead, cells, flows, .. } = draft;
@@ -316,7 +318,7 @@ impl<'a> Source<'_, 'a> {
     }
 }
 
-/// A direction whose keys are all read, and whose discipline has yet to check its setup.
+/// A direction after all keys are read, and before its discipline checks the setup.
 struct Whole<'w, 'a> {
     source: &'w Source<'w, 'a>,
     chosen: &'w Chosen<'a>,
@@ -327,15 +329,15 @@ struct Whole<'w, 'a> {
 }
 
 impl<'a> Whole<'_, 'a> {
-    /// The direction, and the guaranteed rates of its leaves; `None` if it is refused, which was
-    /// reported.
+    /// Returns the direction and the guaranteed rates of its leaves; `None` if the setup is
+    /// refused, which was reported.
     fn direction(
         mut self,
         before: &mut Option<GuaranteedBefore>,
         problems: &mut Vec<Problem>,
     ) -> Option<(Direction, Vec<Option<Rate>>)> {
         let kind = self.pipe.kind;
-        // If flows have masks, no flow is divided.
+        // If flows have masks, no flow may have parts.
         if self.slots().len() < self.classes().len() {
             self.possible(&self.flows.iter().collect::<Vec<_>>(), problems)?;
         }
@@ -376,7 +378,7 @@ impl<'a> Whole<'_, 'a> {
         hierarchy::classes(self.pipe.kind, &self.flows)
     }
 
-    /// The flows among them in which packets wait, or which other disciplines divide.
+    /// The flows of `classes` in which packets wait, or that other disciplines divide.
     fn slots(&self) -> Vec<&FlowRead<'a>> {
         let mut slots = self.classes();
         slots.retain(|flow| !hierarchy::is_joined(self.pipe.kind, flow));
@@ -396,7 +398,7 @@ impl<'a> Whole<'_, 'a> {
         None
     }
 
-    /// The rates that the discipline guarantees its flows.
+    /// The rates that the discipline guarantees to its flows.
     fn rates(
         &self,
         before: &mut Option<GuaranteedBefore>,
@@ -448,7 +450,8 @@ impl<'a> Whole<'_, 'a> {
     fn warn_of_short_queues(&self, rates: &[Option<Rate>], problems: &mut Vec<Problem>) {
         let (entry, flows) = (self.chosen.entry, &self.flows);
         for queue in queues::short_queues(&self.pipe.setup, self.pipe.delay, entry, rates) {
-            // The single queue of a FIFO is the scheduler's, unless its only flow sets the limit.
+            // The limit of a FIFO's single queue is the scheduler's, unless the only flow sets its
+            // own.
             let own = |n: &usize| {
                 entry.kind != fifo::MANIFEST.kind || flows[*n].fields.field("queue").is_some()
             };
@@ -481,7 +484,8 @@ impl<'a> Whole<'_, 'a> {
     }
 }
 
-/// The place of a value; if it is not set, the place of its table's header, and true.
+/// The place of a value, and false. If the value is not set: the place of the table's header, and
+/// true.
 fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, bool) {
     match field {
         Some(field) => (field.at.clone(), false),
@@ -493,7 +497,8 @@ fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, boo
 mod tests {
     use super::*;
 
-    /// `preset` is read before the readers, and the pace after the discipline's check.
+    /// Two keys have no reader: `preset` is read before all readers, and the pace after the
+    /// discipline's check.
     #[test]
     fn every_key_has_one_reader() {
         let mut read: Vec<&str> = READERS.iter().flat_map(|reader| reader.keys).copied().collect();

@@ -30,7 +30,7 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
         None if tables.iter().any(|t| t.means("flow")) => FlowTable::Wrong,
         None => FlowTable::Absent,
         Some(field) => match field.datum {
-            // `[link.x.flow]` without keys.
+            // An empty table `[link.x.flow]` counts as no flows.
             Some(Datum::Table(table)) if table.is_empty() => FlowTable::Absent,
             Some(Datum::Table(table)) => FlowTable::Given(table),
             _ => FlowTable::Wrong,
@@ -38,16 +38,17 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
     }
 }
 
-/// The discipline that divides a flow, and its parts.
+/// The discipline that divides a flow, with its values and the flow's parts; `None` for a flow
+/// without parts.
 pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
 /// The place of a table of flows in a scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) towards: Towards,
-    /// Number of levels above it, the link's included.
+    /// Number of levels of the hierarchy above the table, including the link.
     pub(crate) level: usize,
-    /// The limit of a queue that has none of its own.
+    /// The limit of queues that do not set their own.
     pub(crate) queue: Limit,
 }
 
@@ -63,8 +64,8 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) adapters: bool,
 }
 
-/// Reads the flows of a direction or the parts of a flow, at this level below the link. `None` if
-/// one of them has errors.
+/// Reads the flows of a direction or the parts of a flow, at this level below the link. Returns
+/// `None` if one of them has errors.
 pub(crate) fn read_flows<'a>(
     table: &'a DeTable<'a>,
     keys: &'static [Key],
@@ -181,7 +182,7 @@ fn read_requirement<'a>(
     Some(Requirement { rate, delay: values.span("delay") })
 }
 
-/// The token buckets of a flow, at least one.
+/// Reads the token buckets of a flow's envelope; there must be one at least.
 fn read_envelope<'a>(
     tables: &[(&'a DeTable<'a>, Range<usize>)],
     flow: &Fields<'_>,
@@ -211,7 +212,7 @@ fn read_envelope<'a>(
             _ => None,
         }
     });
-    // All of them are read first, to find all errors.
+    // All buckets are read before the result is built, so that all errors are found.
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
@@ -282,7 +283,7 @@ fn parts<'a>(
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }
 
-/// The only flow of a direction without flows.
+/// The single flow `all` of a direction for which the scenario defines no flows.
 pub(crate) fn all<'a>(
     tables: &[&Fields<'a>],
     entry: &'static Manifest,
@@ -327,7 +328,7 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
         return;
     }
     match flows.iter().position(|f| !f.adapters && f.flow.matches.iter().any(Match::is_any)) {
-        // Packets from an adapter have a flow, and there are no other packets.
+        // With adapters, every packet comes from an adapter, and every adapter has a flow.
         None if flows.iter().any(|f| f.adapters) => {}
         None => problems.push(
             Problem::warning(

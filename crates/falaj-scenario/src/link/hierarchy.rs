@@ -16,7 +16,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 impl FlowRead<'_> {
-    /// The flow, or its leaves if it has parts. Packets belong to leaves.
+    /// Returns the flow itself, or its leaves if it has parts. Packets belong to leaves.
     pub(crate) fn leaves(self) -> Vec<Flow> {
         let Some((_, _, parts)) = self.parts else { return vec![self.flow] };
         let within = |leaf: Flow| {
@@ -44,7 +44,7 @@ fn part_name(flow: &str, part: &str) -> String {
     format!("{flow}/{part}")
 }
 
-/// The names of the leaves, even if some of their tables have errors.
+/// The names of the leaves, even if some of the flows' tables have errors.
 pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     let names = |(name, value): (
         &toml::Spanned<std::borrow::Cow<'_, str>>,
@@ -62,15 +62,15 @@ pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     table.iter().flat_map(names).collect()
 }
 
-/// Returns true if a discipline of `kind` divides this flow itself, because it takes the tree as a
-/// whole.
+/// Returns true if a discipline of `kind` schedules the parts of this flow itself, because it works
+/// on the whole tree of flows.
 pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
     let by_its_own = flow.parts.as_ref().is_some_and(|(chosen, ..)| chosen.entry.kind == kind);
     by_its_own && registry::takes_trees(kind)
 }
 
-/// The setups of these flows for a discipline of `kind`. Flows that it divides itself include their
-/// parts. `link` has the other values.
+/// The setups of these flows for a discipline of `kind`. The setup of a flow that the discipline
+/// divides itself includes its parts. All other values come from `link`.
 pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
     let one = |flow: &FlowRead<'_>| {
         let mut setup = flow.setup.clone();
@@ -100,8 +100,8 @@ pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r 
     flows.iter().flat_map(|flow| std::iter::once(flow).chain(below(flow))).collect()
 }
 
-/// For each flow the guaranteed rates of its leaves, at least one; `None` for leaves below another
-/// discipline.
+/// For each flow, the guaranteed rates of its leaves, of which there is one at least. The rate is
+/// `None` for leaves below another discipline.
 pub(crate) fn guaranteed(
     kind: &str,
     rates: &[Option<Rate>],
@@ -127,8 +127,9 @@ pub(crate) fn guaranteed(
 }
 
 /// Completes `setup`, whose flows were [joined]: each flow with parts that its discipline does not
-/// divide itself gets a discipline of its own, at the flow's guaranteed rate (`rates`), or at the
-/// link's if it has none. Reports errors at their places; returns false if there are any.
+/// divide itself gets a discipline of its own. That discipline's rate is the flow's guaranteed rate
+/// (from `rates`), or the link's rate if the flow has no guarantee. Reports errors at their places,
+/// and returns false if there are any.
 pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,
@@ -183,8 +184,8 @@ pub(crate) fn divide(
     good
 }
 
-/// Checks that each part gets packets, and that each packet of the flow has a part; returns true if
-/// so.
+/// Returns true if each part gets packets, and each packet of the flow belongs to a part; otherwise
+/// reports errors.
 fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Problem>) -> bool {
     let mut good = true;
     for part in parts {
@@ -198,7 +199,7 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
             good = false;
         }
     }
-    // All packets come from its adapters.
+    // True if all packets of the flow come from the adapters of its parts.
     let adapters = flow.flow.adapter.is_none() && parts.iter().any(|part| part.adapters);
     if let Some(last) =
         parts.last().filter(|last| !adapters && !last.flow.matches.iter().any(Match::is_any))

@@ -28,19 +28,20 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// If a table has one of these keys, the author knows which bytes count.
+/// Keys that define which bytes of a packet count. If one of them is set, the accounting is as the
+/// author wants it.
 const COUNTS: [&str; 3] = ["layer", "overhead", "cells"];
 
 /// The parts of a link that could be read, even if it has errors.
 pub(crate) struct Known {
     pub(crate) name: String,
-    /// `None` if it has an error, which was reported.
+    /// The link; `None` if it has an error, which was reported.
     pub(crate) link: Option<Link>,
-    /// The flows' names up and down; `None` if unknown.
+    /// The names of the flows, up and down; `None` if unknown.
     pub(crate) flows: [Option<Vec<String>>; 2],
-    /// The guaranteed rates of the leaves up and down, if they are known.
+    /// The guaranteed rates of the leaves, up and down, where they are known.
     pub(crate) guaranteed: [Vec<Option<Rate>>; 2],
-    /// One of the keys in [`COUNTS`] is set, for each direction.
+    /// For each direction, true if one of the keys in [`COUNTS`] is set.
     pub(crate) layer: [bool; 2],
 }
 
@@ -59,9 +60,9 @@ impl Slip<'_> {
     }
 }
 
-/// The links without a rate whose names are similar to that of a link with a rate.
+/// The links without a rate whose names are similar to the name of a link with a rate.
 pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
-    // A misspelt `rate` is reported at its place.
+    // A misspelt key `rate` is reported elsewhere, so it counts as a rate here.
     let rate = |table: &DeTable<'_>| {
         let carries = |name: &str| {
             keys::CARRIES.contains(&name) || suggest::nearest(name, keys::CARRIES).is_some()
@@ -83,8 +84,8 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
         .collect()
 }
 
-/// Reads `[link.NAME]`. If a part of the link has a header with a misspelt name, missing keys are
-/// not reported, and the names of flows are unknown. Files are named relative to `beside`, the
+/// Reads `[link.NAME]`. If the name of a table within the link is misspelt, missing keys are not
+/// reported, and the names of the flows are unknown. Files are named relative to `beside`, the
 /// scenario's directory.
 pub(crate) fn link<'a>(
     name: &str,
@@ -134,8 +135,8 @@ pub(crate) fn link<'a>(
     let read = [0, 1].map(|n| {
         let (tables, others) = (both[n], both[1 - n]);
         let flows = flow_table(tables);
-        // If both directions share a flow, the keys of the other direction's discipline are no
-        // error; and no key is an error while a discipline is unknown.
+        // If both directions share the flows, keys of the other direction's discipline are no
+        // error. If a discipline is unknown, no key is an error.
         let shared = match (&flows, &flow_table(others)) {
             (FlowTable::Given(a), FlowTable::Given(b)) => std::ptr::eq(*a, *b),
             _ => false,
@@ -173,7 +174,7 @@ pub(crate) fn link<'a>(
     Known { name: name.to_owned(), link, flows: names, guaranteed, layer }
 }
 
-/// The keys of a preset for a direction, with the place where it is named.
+/// The keys that a preset sets for a direction. Their place is the value of `preset`.
 fn preset<'a>(way: &str, table: Option<&Fields<'a>>) -> Vec<Fields<'a>> {
     let Some(field) = table.and_then(|t| t.field("preset")) else { return Vec::new() };
     let Some(Datum::Value(Value::Choice(name))) = field.datum else { return Vec::new() };

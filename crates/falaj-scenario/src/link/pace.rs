@@ -1,4 +1,4 @@
-//! Reads what paces a link: falaj or a device.
+//! Reads whether falaj or a device paces a link.
 
 use crate::diagnostics::Problem;
 use crate::keys;
@@ -7,7 +7,8 @@ use falaj_engine::pipe::Pace;
 use falaj_sched::contract::params::{ConfigError, Setup, Value};
 use falaj_sched::queues::queue::Limit;
 
-/// The default backlog of a device: the bytes that its link sends in one second, divided by this.
+/// The default backlog of a device is the bytes that its link sends in one second, divided by this
+/// number.
 const PART: u64 = 1_000;
 /// Minimum of the default backlog, in packets of the largest size: the device sends one packet
 /// while it receives another.
@@ -47,12 +48,12 @@ pub(crate) fn pace(
         Some(Value::Limit(Limit::Bytes(bytes))) => bytes,
         _ => (setup.rate.0 / 8 / PART).max(LEAST * largest),
     };
-    // No device holds more than this, and it is above any default.
+    // No device holds more than this maximum, and no default is above it.
     Ok(Pace::Device { backlog: u32::try_from(bytes).unwrap_or(u32::MAX) })
 }
 
-/// The error for a device-paced link, at the key that is concerned; `None` if it concerns another
-/// key.
+/// The error for a device-paced link, if `paced-by`, `backlog` or `rate` causes it, at the place of
+/// that key; `None` for other errors.
 pub(crate) fn refusal(refused: &ConfigError, tables: &[&Fields<'_>]) -> Option<Problem> {
     let ours = ["paced-by", "backlog", "rate"].contains(&refused.param);
     let field = tables.iter().find_map(|table| table.field(refused.param)).filter(|_| ours)?;

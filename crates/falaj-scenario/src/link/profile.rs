@@ -9,8 +9,8 @@ use falaj_engine::impair::profile::Profile;
 use falaj_sched::units::rate::Rate;
 use std::path::Path;
 
-/// The profile of a direction and the rate in it, if there is one; `Err` if there is an error,
-/// which was reported.
+/// The profile of a direction and the rate that its file sets, if the direction has a profile;
+/// `Err` after an error, which was reported.
 pub(crate) fn profile(
     tables: &[&Fields<'_>],
     beside: &Path,

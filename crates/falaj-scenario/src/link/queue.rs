@@ -13,15 +13,15 @@ use falaj_sched::units::time::Span;
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// A queue as read.
+/// A queue as read from the scenario.
 pub(crate) struct Queue {
     pub(crate) limit: Limit,
     pub(crate) policy: Option<Policy>,
 }
 
-/// The limit of a queue that the scenario does not give: all that the link carries in a round trip,
-/// or in 50 ms if that is longer, and two of the `largest` packets at least. On a link without a
-/// rate it is 1000 packets.
+/// The limit of a queue for which the scenario sets none: the bytes that the link carries in a
+/// round trip, or in 50 ms if that is longer, but at least two of the `largest` packets. On a link
+/// with an unlimited rate the limit is 1000 packets.
 pub fn default_queue(rate: Rate, delay: Span, largest: u32) -> Limit {
     if rate.is_unlimited() {
         return Limit::Packets(1000);
@@ -33,7 +33,7 @@ pub fn default_queue(rate: Rate, delay: Span, largest: u32) -> Limit {
 }
 
 /// Reads the key `queue` of a flow. Without a limit of its own the queue has the limit `default`.
-/// `None`: something is wrong, and is among the problems.
+/// Returns `None` after errors, which were added to `problems`.
 pub(crate) fn read(
     got: Got<'_>,
     flow: &Fields<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn read(
     }
 }
 
-/// The keys of an AQM, besides limit and name.
+/// The keys of an AQM, without `limit` and `policy`.
 fn own(name: &str) -> Vec<Key> {
     let takes = aqm::params(name);
     keys::MANAGED.iter().filter(|k| takes.iter().any(|p| p.name == k.name)).copied().collect()
@@ -99,7 +99,7 @@ fn whose(title: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", suggest::list(names)))
 }
 
-/// An example for a key of a queue's table.
+/// An example of a queue's table with this key.
 pub(crate) fn example(key: &str) -> &'static str {
     let name = aqm::NAMES.iter().find(|name| aqm::params(name).iter().any(|p| p.name == key));
     match (key, name) {

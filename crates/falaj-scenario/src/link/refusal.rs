@@ -1,4 +1,4 @@
-//! Reports a discipline's error at the value that is concerned.
+//! Reports a discipline's error at the value that causes it.
 
 use crate::diagnostics::{Problem, Severity};
 use crate::link::flows::FlowRead;
@@ -6,7 +6,7 @@ use crate::link::scheduler::Chosen;
 use crate::read::Fields;
 use falaj_sched::contract::params::ConfigError;
 
-/// The discipline's error, at the value that is concerned.
+/// The discipline's error, at the value that causes it.
 pub(crate) fn refusal(
     refused: ConfigError,
     tables: &[&Fields<'_>],
@@ -38,8 +38,7 @@ pub(crate) fn refusal(
     .help(refused.help)
 }
 
-/// A warning at the value that is concerned, if the discipline accepts a value that is probably
-/// unintended.
+/// A warning about a value that the discipline accepts, but that is probably not intended.
 pub(crate) fn taken_all_the_same(
     taken: ConfigError,
     tables: &[&Fields<'_>],

@@ -1,4 +1,4 @@
-//! The discipline that divides a link or a flow.
+//! Reads the discipline that divides a link or a flow.
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
@@ -12,7 +12,7 @@ use falaj_sched::units::rate::Rate;
 /// The discipline that was chosen for a direction.
 pub(crate) struct Chosen<'a> {
     pub(crate) entry: &'static Manifest,
-    /// Its table, unless the scheduler is the default.
+    /// The table that names it, unless the scheduler is the default.
     pub(crate) fields: Option<Fields<'a>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn chosen<'a>(
     })
 }
 
-/// Gets the rate that a discipline, whose setup is valid, guarantees each flow.
+/// Gets the rate that a discipline with a valid setup guarantees to each flow.
 pub(crate) struct Guaranteed {
     /// The flows whose rates are returned.
     pub(crate) flows: Vec<FlowId>,

@@ -2,7 +2,7 @@
 
 use falaj_sched::units::rate::Rate;
 
-/// A rate for messages: exact, unless it has too many digits.
+/// A rate for messages. It is rounded only if it has too many digits.
 pub(super) fn rate(rate: Rate) -> String {
     readable(&rate.to_string()).unwrap_or_else(|| {
         let units = [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s")];
@@ -10,7 +10,7 @@ pub(super) fn rate(rate: Rate) -> String {
     })
 }
 
-/// A number of bytes for messages: exact, unless it has too many digits.
+/// A number of bytes for messages. It is rounded only if it has too many digits.
 pub(super) fn bytes(bytes: u64) -> String {
     let text = format!("{bytes}B");
     readable(&text).unwrap_or_else(|| {
@@ -18,7 +18,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     })
 }
 
-/// The text, if it has at most four significant digits.
+/// Returns the text if it has at most four significant digits.
 fn readable(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let count = digits.trim_matches('0').len();
@@ -26,7 +26,8 @@ fn readable(text: &str) -> Option<String> {
     (count <= 4 && short).then(|| text.to_owned())
 }
 
-/// `about 311.1 Mbit/s`: one decimal; `5 MB`, if that is exact.
+/// The value with one decimal in the largest fitting unit, as in `about 311.1 Mbit/s`; without
+/// `about` if that is exact, as in `5 MB`.
 fn rounded(value: u64, units: &[(u64, &str)], least: &str) -> String {
     match units.iter().find(|(unit, _)| value >= *unit) {
         Some((unit, name)) => {

@@ -1,5 +1,5 @@
-//! Sources that certainly send more than the envelope that their flow declares: a guarantee for the
-//! envelope does not hold for them.
+//! Warnings about sources that certainly send more than the envelope of their flow allows. A
+//! guarantee for the envelope does not hold for them.
 
 use crate::diagnostics::Problem;
 use crate::model::{Bucket, Direction, Source};
@@ -8,14 +8,15 @@ use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_traffic::source::Model;
 use std::ops::Range;
 
-/// Warns of the sources of one direction, each with its place in the file.
+/// Warns of such sources among `sources`, the sources of one direction with their places in the
+/// file.
 pub(crate) fn envelopes(
     direction: &Direction,
     sources: &[&(Source, Range<usize>)],
     problems: &mut Vec<Problem>,
 ) {
-    // If a mask divides the flow, the envelope is that of each part, and the distribution of
-    // sources over the parts is unknown here.
+    // If a mask divides the flow, each of the resulting flows has the envelope, and the
+    // distribution of sources over these flows is unknown here.
     let single = |flow: &usize| {
         direction.pipe.masks.link.is_none() && direction.pipe.masks.of(*flow).is_none()
     };
@@ -68,7 +69,7 @@ fn mean(direction: &Direction, source: &Source) -> u64 {
     u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
-/// The reason why one source sends more at once than this bucket holds, if it does.
+/// If one source sends more at once than this bucket holds, the reason in words.
 fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<String> {
     let spec = source.spec();
     let packet = u64::from(direction.cost(spec.largest()));
@@ -79,7 +80,8 @@ fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<St
         ));
     }
     let (what, most) = match &spec.model {
-        // The bytes of a burst of mean length, less those that the bucket admits meanwhile.
+        // The bytes of a burst of mean length, minus the bytes by which the bucket fills during the
+        // burst.
         Model::OnOff { on, .. } if spec.limit.is_none() => {
             let beyond = u128::from(spec.rate.0.saturating_sub(bucket.rate.0)) * u128::from(on.0);
             let bytes = u64::try_from(beyond / u128::from(BIT_NANOS)).unwrap_or(u64::MAX);

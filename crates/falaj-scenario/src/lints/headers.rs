@@ -1,4 +1,4 @@
-//! Headers that decide if traffic fits.
+//! Warnings for small packets, if only their headers decide whether the traffic fits.
 
 use super::amount::rate;
 use crate::diagnostics::Problem;
@@ -8,29 +8,30 @@ use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
-/// Headers that decide if a flow's traffic fits.
+/// A flow's traffic that fits or not depending on whether headers are counted.
 pub(crate) struct Headers {
     /// Rate of the sources as written, with headers or without.
     written: Rate,
-    /// If `fits`: the rate with headers, if the written rate counts payload. Otherwise the rate of
-    /// the payload in the written rate, which then counts headers.
+    /// If `fits` is true: the rate with headers, in case that the written rate counts payload
+    /// alone. Otherwise: the rate of the payload alone, in case that the written rate includes
+    /// headers.
     other: Rate,
     /// True if the written rate is within the limit.
     fits: bool,
-    /// Headers relative to the payload, in percent.
+    /// Length of the headers in percent of the payload.
     added: f64,
     limit: Rate,
     layer: CountedLayer,
-    /// The first source's size, and that size with headers.
+    /// The first source's packet size as written, and the same size with headers.
     size: (u32, u32),
 }
 
-/// Below this percentage headers are negligible.
+/// If headers are less than this percentage of the payload, they are ignored.
 const HEADERS: f64 = 10.0;
 
-/// Traffic of small packets that fits in `limit` only as the link accounts it, but not as payload
-/// with headers; or that does not fit because of its headers alone. The sources share the direction
-/// with this layer.
+/// Finds traffic of small packets that fits in `limit` only if the written rate includes headers,
+/// or that fits only without its headers. All sources send in one direction, with this accounting
+/// layer.
 pub(crate) fn headers(sources: &[&Source], layer: CountedLayer, limit: Rate) -> Option<Headers> {
     let size = sources.first()?.sizes.most();
     if limit.is_unlimited() || limit.0 == 0 {
@@ -44,7 +45,7 @@ pub(crate) fn headers(sources: &[&Source], layer: CountedLayer, limit: Rate) -> 
         })
     };
     let written = sum(&|_| Some((1, 1)))?;
-    // With different sizes, the headers of the mean one.
+    // If sizes differ, the mean size decides.
     let mean = |s: &Source| {
         let (bytes, times) = s.spec().mean_size();
         (bytes / times.max(1)) as u32
@@ -70,7 +71,8 @@ pub(crate) fn headers(sources: &[&Source], layer: CountedLayer, limit: Rate) -> 
 }
 
 impl Headers {
-    /// `flow` is the flow whose guarantee is the limit; `None`: the link's rate.
+    /// The warning. `flow` is the flow whose guaranteed rate is the limit; with `None` the limit is
+    /// the link's rate.
     pub(crate) fn problem(&self, at: Range<usize>, link: &str, flow: Option<&str>) -> Problem {
         let (written, other, limit, added) =
             (rate(self.written), rate(self.other), rate(self.limit), self.added);

@@ -10,22 +10,22 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::ops::Range;
 
-/// A queue that holds far less than the bytes in flight on the link.
+/// A queue that holds far less than the link's bandwidth-delay product.
 pub(crate) struct ShortQueue {
-    /// The flow of the queue; `None`: the queue of all flows.
+    /// The flow of the queue; `None` if one queue holds the packets of all flows.
     pub(crate) flow: Option<usize>,
     limit: Limit,
-    /// The rate at which it is served.
+    /// The rate at which the queue is served.
     rate: Rate,
     delay: Span,
-    /// Rate times delay, in bytes.
+    /// Bandwidth-delay product, in bytes.
     product: u64,
-    /// Rate times delay, as a number of the largest packets.
+    /// Bandwidth-delay product as a number of largest packets.
     packets: u64,
 }
 
-/// Queues of less than a tenth of rate times delay, where the rate is the flow's guarantee, or the
-/// link's.
+/// Finds queues that hold less than a tenth of rate times delay. The rate is the flow's guaranteed
+/// rate, or else the link's rate.
 pub(crate) fn short_queues(
     setup: &Setup,
     delay: Span,
@@ -56,7 +56,7 @@ pub(crate) fn short_queues(
         })
     };
     let limits: Vec<Limit> = setup.flows.iter().map(|f| f.limit).collect();
-    // One queue for all flows.
+    // A FIFO has one queue for all flows.
     if entry.kind == fifo::MANIFEST.kind {
         return match (setup.scheduler.limit("queue"), limits.as_slice()) {
             (Some(limit), _) => short(None, &[limit], setup.rate),
@@ -72,7 +72,8 @@ pub(crate) fn short_queues(
 }
 
 impl ShortQueue {
-    /// `unset`: the limit is the default, and `at` is the header of its table.
+    /// The warning. If `unset` is true, the limit is the default, and `at` is the header of the
+    /// flow's or scheduler's table.
     pub(crate) fn problem(
         &self,
         at: Range<usize>,
@@ -108,18 +109,18 @@ impl ShortQueue {
     }
 }
 
-/// A phase whose end is often wasted.
+/// A phase whose end is often wasted, because it is too short for a packet.
 pub(crate) struct LongTail {
     pub(crate) flow: usize,
     phase: Span,
     tail: Span,
     largest: u32,
-    /// Phases without a tail: the next shorter and the next longer one.
+    /// The next shorter and the next longer phase without a tail.
     fitting: [Span; 2],
 }
 
-/// Phases of which more than a twentieth is wasted if their packets are of the largest size, where
-/// tails are waited out.
+/// Finds phases of which more than a twentieth is wasted if all packets have the largest size. Only
+/// `tail = "wait"` wastes tails.
 pub(crate) fn long_tails(setup: &Setup) -> Vec<LongTail> {
     // A tail that is skipped or carried over is not lost.
     if setup.scheduler.choice("tail") != Some("wait") {

@@ -1,4 +1,5 @@
-//! Marks that no rule sets, rules that no packet reaches, links that no rule leads to.
+//! Warnings about marks that no rule sets, rules that no packet reaches, and links to which no rule
+//! leads.
 
 use crate::diagnostics::Problem;
 use crate::link::Known;
@@ -11,7 +12,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A mark that these match, and that no rule sets.
+/// The first mark in these matches that no rule sets.
 fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
     let set = |mark: u32| mark == 0 || rules.iter().any(|read| read.rule.rule.mark == Some(mark));
     matches.iter().flat_map(|m| m.more.iter()).find_map(|literal| match literal.term {
@@ -26,7 +27,7 @@ fn no_rule_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
     ))
 }
 
-/// Flows, at any depth below this table, that match a mark which no rule sets.
+/// Warns of flows, at any depth below this table, that match a mark which no rule sets.
 pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<Problem>) {
     let below = |value: &'_ Spanned<DeValue<'_>>| value.get_ref().as_table().is_some();
     for (key, value) in table.iter().filter(|(_, value)| below(value)) {
@@ -37,7 +38,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
                 let Some(rule) = rule else { continue };
                 let one = std::slice::from_ref(rule);
                 for text in rule.get_ref().as_array().map_or(one, |list| list) {
-                    // Unreadable values are reported where they are read.
+                    // Values that cannot be parsed are reported elsewhere.
                     let matches =
                         text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
                     let unset = matches.and_then(|matches| unset(&matches, rules));
@@ -50,16 +51,18 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
     }
 }
 
-/// With more rules than this, rules are not compared with each other.
+/// If there are more rules than this number, they are not compared with each other, as that would
+/// take too long.
 const COMPARED: usize = 1000;
 
-/// Rules that no packet reaches, packets that match no rule, and links that no rule leads to.
+/// Warns of rules that no packet reaches, packets that match no rule, and links to which no rule
+/// leads.
 pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Problem>) {
     if all.is_empty() {
         return;
     }
-    // Packets of each direction reach a rule from the one before it, unless that matches them all,
-    // and by `skip-to`.
+    // For each direction: packets reach a rule from the rule before it, unless that rule matches
+    // all packets, or from a rule with `skip-to`.
     let mut reached = vec![[false; 2]; all.len() + 1];
     reached[0] = [true; 2];
     for (n, read) in all.iter().enumerate() {
@@ -145,16 +148,16 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     }
 }
 
-/// Returns true if a rule keeps all packets that it matches.
+/// Returns true if no packet that the rule matches goes on to the next rule.
 fn keeps(rule: &RouteRule) -> bool {
     rule.takes_all()
         && (!rule.on || matches!(rule.to, RuleAction::SkipTo(_)))
         && !matches!(rule.to, RuleAction::Table { .. })
 }
 
-/// Returns true if the first rule takes all packets that the second one matches.
+/// Returns true if the first rule takes all packets that the second rule matches.
 fn covers(first: &RouteRule, second: &RouteRule) -> bool {
-    // The mark may be changed between the two.
+    // A rule between the two may change the mark.
     let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
     let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
     keeps(first)

@@ -71,18 +71,18 @@ const MOST: usize = 4096;
 /// Maximum depth of nested blocks.
 const DEEPEST: usize = 32;
 
-/// Reads a rule: `any`, or terms (see [`TERMS`]) which must all hold, with spaces or `and` between
-/// them. A rule with `or`, or with a list, is divided into several, of which one must hold. A table
-/// is known by its name alone.
+/// Reads a rule: `any`, or terms (see [`TERMS`]) that must all hold, with spaces or `and` between
+/// them. A rule with `or`, or with a list, is divided into several matches, of which one must hold.
+/// Lookup tables are given by name; their contents are not needed.
 ///
 /// # Errors
-/// An unknown or repeated term, a bad operand, or terms that exclude each other; `at` has the
-/// place.
+/// An unknown or repeated term, a wrong operand, or terms that exclude each other. The error's `at`
+/// is the place in the text.
 pub fn parse_match(text: &str) -> Result<Vec<Match>, Unreadable> {
     parse_named(text).map(|(matches, _)| matches)
 }
 
-/// A table that a rule names, and its place.
+/// The name of a lookup table in a rule, and its place in the rule's text.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) field: Field,
@@ -106,7 +106,7 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
 /// empty list instead of an error.
 ///
 /// # Errors
-/// As [`parse_match`].
+/// The same as of [`parse_match`].
 pub fn parse_match_or_empty(text: &str) -> Result<Vec<Match>, Unreadable> {
     alternatives(text).map(|(matches, _)| matches)
 }
@@ -121,14 +121,14 @@ fn alternatives(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unreadable> {
     Ok((matches, parser.named))
 }
 
-/// A part of a rule.
+/// A part of a rule's text.
 enum Node {
     /// Every packet.
     Any,
-    /// One of these holds, as in a list of ports.
+    /// One of these terms must hold, as in a list of ports.
     One(Vec<Term>),
     Not(Box<Node>),
-    /// One side holds; a side holds if all of its terms do.
+    /// One of the sides must hold. A side holds if all of its terms hold.
     Or(Vec<Vec<Node>>),
 }
 
@@ -138,8 +138,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Terms that must all hold: of the whole rule, or of a side of the block that opened at
-    /// `block`, up to `or` or `)`.
+    /// Reads terms that must all hold. They are the whole rule, or one side of the block that
+    /// begins at `block`, up to `or` or `)`.
     fn all(&mut self, block: Option<&Range<usize>>, depth: usize) -> Result<Vec<Node>, Unreadable> {
         let mut out = Vec::new();
         let mut rule = Match::ANY;
@@ -349,7 +349,7 @@ impl Parser<'_> {
             "flags" => one(operand("flags", "flags syn,!ack").and_then(flags)?),
             _ => {
                 let near = match word {
-                    // Other tools' filters use it for either.
+                    // In filters of other tools, `port` means source or destination port.
                     "port" | "ports" => Some("sport` or `dport".to_owned()),
                     _ => suggest::nearest(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned),
                 };
@@ -367,7 +367,7 @@ impl Parser<'_> {
     }
 }
 
-/// A word that is valid in a block only.
+/// The error for a word that is valid only in a block.
 fn stray(word: &str, at: Range<usize>) -> Unreadable {
     match word {
         "or" => wrong(
@@ -379,7 +379,8 @@ fn stray(word: &str, at: Range<usize>) -> Unreadable {
     }
 }
 
-/// Records the terms with a single value of a kind, to detect contradictions.
+/// Stores the first term in the field of `rule` for its kind, so that contradictions between terms
+/// are found.
 fn note(rule: &mut Match, terms: &[Term]) {
     match terms[0] {
         Term::Version(version) => rule.version = Some(version),
@@ -392,7 +393,7 @@ fn note(rule: &mut Match, terms: &[Term]) {
     }
 }
 
-/// The version of IP that terms decide.
+/// The IP version that each kind of term implies, with the name of that kind.
 fn versions(rule: &Match) -> [(&'static str, Option<Version>); 4] {
     let by_protocol = match rule.protocol {
         Some(Protocol::ICMP) => Some(Version::V4),
@@ -407,7 +408,7 @@ fn versions(rule: &Match) -> [(&'static str, Option<Version>); 4] {
     ]
 }
 
-/// Determines the version of IP; `None`: no packet can match.
+/// Sets the rule's IP version from its terms; `None` if no packet can match the rule.
 fn settled(mut rule: Match) -> Option<Match> {
     for (_, version) in versions(&rule) {
         if version.is_some() && rule.version.is_some() && version != rule.version {
@@ -418,7 +419,7 @@ fn settled(mut rule: Match) -> Option<Match> {
     Some(rule)
 }
 
-/// Refuses terms that exclude each other.
+/// Returns an error for terms that exclude each other.
 fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unreadable> {
     let place =
         |slot: &str| seen.iter().find(|(s, _)| *s == slot).map_or(0..0, |(_, at)| at.clone());
@@ -449,7 +450,7 @@ fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unread
     Ok(())
 }
 
-/// Words of a text, with their places; brackets are words.
+/// The words of a text, with their places. A bracket is a word of its own.
 struct Words<'a> {
     text: &'a str,
     rest: usize,

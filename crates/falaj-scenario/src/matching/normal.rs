@@ -1,17 +1,18 @@
-//! Divides a rule with `not` and `or` into alternatives, of which one must hold. They have no `or`,
-//! and `not` only before single terms.
+//! Divides a rule with `not` and `or` into alternatives, of which one must hold. Alternatives
+//! contain no `or`, and `not` only before single terms.
 
 use super::{MOST, Node};
 use crate::units::Unreadable;
 use falaj_engine::classifier::Match;
 use falaj_engine::term::Literal;
 
-/// Alternatives without `or` that match the packets for which all of these hold.
+/// Returns alternatives without `or`. They match the packets for which all of these nodes hold.
 pub(super) fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
     all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
 }
 
-/// Alternatives that match the packets for which `node` holds or, if `not` is true, does not hold.
+/// Returns alternatives that match the packets for which `node` holds. If `not` is true, they match
+/// the packets for which it does not hold.
 fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
     match (node, not) {
         (Node::Any, false) => Ok(vec![Match::ANY]),
@@ -29,7 +30,7 @@ fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
             let sides = sides.iter().map(|side| apart(side)).collect::<Result<Vec<_>, _>>()?;
             few(sides.concat())
         }
-        // None of the sides: in each side some term does not hold.
+        // No side may hold, so in each side at least one term must not hold.
         (Node::Or(sides), true) => sides.iter().try_fold(vec![Match::ANY], |left, side| {
             let each = side.iter().map(|node| one_of(node, true)).collect::<Result<Vec<_>, _>>()?;
             both(&left, &each.concat())
@@ -37,7 +38,7 @@ fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
     }
 }
 
-/// Alternatives that combine one of the left and one of the right.
+/// Combines each of the left alternatives with each of the right ones.
 fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
     if left.len() * right.len() > MOST {
         return few(vec![Match::ANY; MOST + 1]);

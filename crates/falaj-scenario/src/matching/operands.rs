@@ -45,7 +45,7 @@ fn ports((word, at): (&str, Range<usize>)) -> Result<(u16, u16), Unreadable> {
     }
 }
 
-/// A list of ports and ranges of them.
+/// Reads a list of ports and ranges of ports.
 pub(super) fn each(
     (word, at): (&str, Range<usize>),
     term: fn((u16, u16)) -> Term,
@@ -59,7 +59,7 @@ pub(super) fn each(
     word.split(',').map(of).collect()
 }
 
-/// A number, or a range of numbers if that is allowed.
+/// Reads a number, or a range of numbers if a range is allowed.
 pub(super) fn bounds(
     (word, at): (&str, Range<usize>),
     what: &str,
@@ -91,7 +91,7 @@ pub(super) fn bounds(
     }
 }
 
-/// A DSCP by its number or its name.
+/// Reads a DSCP, given by number or by name.
 pub(super) fn dscp((word, at): (&str, Range<usize>)) -> Result<u8, Unreadable> {
     let digits = |n: usize| word.as_bytes().get(n).map_or(0, |b| b.wrapping_sub(b'0'));
     let named = match (word, word.len()) {
@@ -128,7 +128,7 @@ fn not_a_mac(word: &str, at: &Range<usize>) -> Unreadable {
     wrong(at.clone(), what, "write six bytes, as in `02:00:00:00:00:01`")
 }
 
-/// Flags of TCP, set or not.
+/// Reads TCP flags that must be set, or, after `!`, must not be set.
 pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable> {
     let (mut set, mut clear) = (0u8, 0u8);
     let mut start = at.start;
@@ -153,7 +153,7 @@ pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable
     Ok(Term::Flags { set, clear })
 }
 
-/// The key of a table's entry: an address, a prefix, a number or a range of numbers.
+/// Reads the key of a lookup table's entry: an address, a prefix, a number or a range of numbers.
 pub(crate) fn net_or_numbers(text: &str) -> Result<TableEntry, Unreadable> {
     let whole = (text, 0..text.len());
     if text.contains(['.', ':', '/']) {
@@ -206,7 +206,7 @@ pub(super) fn net((word, at): (&str, Range<usize>)) -> Result<Net, Unreadable> {
     Ok(Net { addr, len })
 }
 
-/// Digits alone; `FromStr` would accept a plus sign as well.
+/// Reads a number of digits alone; `FromStr` would accept a plus sign, too.
 fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
     if word.bytes().all(|b| b.is_ascii_digit()) { word.parse().ok() } else { None }
 }

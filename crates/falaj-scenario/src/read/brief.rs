@@ -1,4 +1,4 @@
-//! A key that holds a table, or the value of the table's first key alone.
+//! Reads a key that holds a table, or the value of the table's first key alone.
 
 use super::{Datum, Fields, Got, deciding, fields, get};
 use crate::diagnostics::Problem;
@@ -8,27 +8,27 @@ use falaj_sched::contract::params::Values;
 use falaj_sched::units::probability::Probability;
 use std::ops::Range;
 
-/// A value of the key `kind` of a table, which decides which other keys the table takes.
+/// A value of a table's key `kind`. It decides which other keys the table may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// The value as written.
     pub(crate) name: &'static str,
-    /// The other keys that the table takes.
+    /// The other keys that the table may have.
     pub(crate) takes: &'static [&'static str],
-    /// Those of them that are required.
+    /// The keys in `takes` that are required.
     pub(crate) needs: &'static [&'static str],
-    /// Example of the table.
+    /// An example of the table.
     pub(crate) example: &'static str,
 }
 
-/// A key with a table, or its brief form.
+/// A key whose value is a table, or the brief form of a table.
 pub(crate) struct BriefTable<'a> {
     pub(crate) values: Values,
     pub(crate) fields: Fields<'a>,
 }
 
 impl<'a> BriefTable<'a> {
-    /// Reads `key`, its value or its table; `Err`: it has an error, which was reported.
+    /// Reads the value or table of `key`; `Err` if it has an error, which was reported.
     pub(crate) fn read(
         key: &Key,
         tables: &[&Fields<'a>],
@@ -37,8 +37,8 @@ impl<'a> BriefTable<'a> {
         BriefTable::of_kinds(key, &[], tables, problems)
     }
 
-    /// Reads `key`, its value or its table. Each of `kinds` has the keys that the table takes with
-    /// it; if there are no kinds, the table takes all keys.
+    /// Reads the value or table of `key`. Each of `kinds` lists the keys that the table may then
+    /// have; without kinds, the table may have all keys.
     pub(crate) fn of_kinds(
         key: &Key,
         kinds: &[Kind],
@@ -59,7 +59,7 @@ impl<'a> BriefTable<'a> {
                 given.take(&inner[1..], problems)?;
                 Ok(Some(given))
             }
-            // A file, which is stored in the field.
+            // The name of a file. The caller reads it from the field.
             Got::Given(Datum::Name(_)) => {
                 let mut fields = Fields::none(at, what);
                 fields.adopt(field.ok_or(())?, inner.first().ok_or(())?);
@@ -102,17 +102,17 @@ impl<'a> BriefTable<'a> {
         whole
     }
 
-    /// The place of the value of this key, or else of the table.
+    /// The place of this key's value; if the key is not set, the place of the table.
     pub(crate) fn at(&self, name: &str) -> Range<usize> {
         self.fields.field(name).map_or(self.fields.at.clone(), |f| f.at.clone())
     }
 
-    /// The probability under this key; zero without the key.
+    /// The probability that this key sets; zero if the key is not set.
     pub(crate) fn probability(&self, name: &str) -> Probability {
         self.values.probability(name).unwrap_or_default()
     }
 
-    /// The keys `probability` and `correlation`.
+    /// The event that the keys `probability` and `correlation` describe.
     pub(crate) fn event(&self) -> RandomEvent {
         RandomEvent {
             probability: self.probability("probability"),

@@ -1,4 +1,4 @@
-//! A file that a key of the scenario names, relative to the scenario's directory.
+//! Reads a file that a key of the scenario names, relative to the scenario's directory.
 
 use super::Field;
 use crate::diagnostics::Problem;
@@ -6,7 +6,8 @@ use crate::files::place::{self, At, decoded};
 use crate::suggest::quoted;
 use std::path::Path;
 
-/// Reads the file that a key of the scenario names; reports its errors, with its format as help.
+/// Reads the file that a key of the scenario names; reports its errors, with the description of the
+/// file's format as help.
 pub(crate) fn read_file<T>(
     beside: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! A table whose keys are defined by a plug-in, and whose values are texts or whole numbers.
+//! Reads a table whose keys are defined by a plug-in. Its values are texts or whole numbers.
 
 use super::value::{at_value, mistyped};
 use crate::diagnostics::Problem;
@@ -41,12 +41,12 @@ pub(super) fn given(
         };
         Some(Given { name: name.into(), text: text.into(), unit, number })
     };
-    // All of them first, to report all errors.
+    // All values are read before the result is built, so that all errors are reported.
     let all: Vec<_> = table.iter().map(|(name, value)| read(name.get_ref(), value)).collect();
     all.into_iter().collect()
 }
 
-/// The number of a text with a unit, as elsewhere in the file.
+/// The unit and the number of a text such as `60us`, as elsewhere in the file.
 fn quantity(text: &str) -> (Unit, u64) {
     if let Ok(span) = units::parse_span(text) {
         return (Unit::Span, span.0);

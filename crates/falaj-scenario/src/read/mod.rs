@@ -1,4 +1,4 @@
-//! Reads one table of the file by its description.
+//! Reads a table of the file: its keys, as described in `crate::keys`.
 
 mod brief;
 mod file;
@@ -24,14 +24,14 @@ pub(crate) use file::read_file;
 pub(crate) use value::part_of;
 use value::{advice, datum};
 
-/// The value of a key, as read.
+/// The value of a key, as read from the file.
 #[derive(Clone)]
 pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
     Mask(MaskText),
     Name(&'a str),
-    /// A value of any type; the caller knows the allowed ones, and reports errors.
+    /// A value of any type. The caller checks its type, and reports errors.
     Raw(&'a Spanned<DeValue<'a>>),
     /// Names, each with its place.
     Names(Vec<(&'a str, Range<usize>)>),
@@ -42,7 +42,7 @@ pub(crate) enum Datum<'a> {
     Signed(i32),
     /// The values for a plug-in.
     Given(Vec<Given>),
-    /// A table; the caller knows its contents.
+    /// A table. The caller reads its contents.
     Table(&'a DeTable<'a>),
     /// One table or several, each with its place.
     Tables(Vec<(&'a DeTable<'a>, Range<usize>)>),
@@ -53,35 +53,36 @@ pub(crate) struct Field<'a> {
     pub(crate) key: Key,
     pub(crate) name_at: Range<usize>,
     pub(crate) at: Range<usize>,
-    /// `None`: it could not be read, which was reported.
+    /// The key's value; `None` if it could not be read, which was reported.
     pub(crate) datum: Option<Datum<'a>>,
 }
 
 /// The keys of one table that the file has.
 pub(crate) struct Fields<'a> {
-    /// Place of its header, for missing keys.
+    /// Place of the table's header, at which missing keys are reported.
     pub(crate) at: Range<usize>,
-    /// Its name in messages: `` flow `voice` ``.
+    /// The table's name in messages, such as `` flow `voice` ``.
     pub(crate) what: String,
     found: Vec<Field<'a>>,
-    /// Keys that were probably meant by unknown ones: these are not reported as missing too.
+    /// Keys that were probably meant where the file has an unknown key. They are not reported as
+    /// missing.
     misspelt: Vec<&'static str>,
 }
 
-/// A key's value, given or by default.
+/// A key's value, as given in the file or by default.
 pub(crate) enum Got<'a> {
-    /// It is written.
+    /// The file has a value.
     Given(Datum<'a>),
-    /// It is not written, but there is a default.
+    /// The file has no value, and this is the default.
     Default(Datum<'a>),
-    /// It is not written, and the default is described in words.
+    /// The file has no value, and the default is a behavior described in words.
     Absent,
-    /// It is wrong or missing, which was reported.
+    /// The value is wrong or missing, which was reported.
     Wrong,
 }
 
 impl<'a> Fields<'a> {
-    /// A table that the file does not have.
+    /// A table without keys, for a table that the file does not have.
     pub(crate) fn none(at: Range<usize>, what: String) -> Fields<'a> {
         Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
     }
@@ -93,7 +94,7 @@ impl<'a> Fields<'a> {
         self
     }
 
-    /// Takes over a field of another table, under another key.
+    /// Copies a field of another table, under another key.
     pub(crate) fn adopt(&mut self, field: &Field<'a>, key: &Key) {
         let Field { name_at, at, datum, .. } = field;
         self.found.push(Field {
@@ -108,7 +109,7 @@ impl<'a> Fields<'a> {
         self.found.iter().find(|f| f.key.name == name)
     }
 
-    /// Returns true if `name` was written, or a word close to it.
+    /// Returns true if the table has the key `name`, or an unknown key that probably means `name`.
     pub(crate) fn means(&self, name: &str) -> bool {
         self.field(name).is_some() || self.misspelt.contains(&name)
     }
@@ -124,7 +125,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads `table`, whose keys are `keys`, and reports its errors; keys in `elsewhere` are skipped,
-/// since they are read by other code.
+/// because other code reads them.
 pub(crate) fn fields<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
@@ -155,7 +156,8 @@ pub(crate) fn fields<'a>(
     out
 }
 
-/// A key with its former name; `given`: the table has the present one, too.
+/// The error for a key with its former name; `given` is true if the table has the present name,
+/// too.
 fn renamed(name: &str, at: Range<usize>, what: &str, new: &str, given: bool) -> Problem {
     let problem = Problem::error(at, format!("{what} has no key {}", quoted(name)));
     if given {
@@ -198,7 +200,7 @@ fn unknown<'k>(
     problem.help(format!("allowed: {}", suggest::list(names)))
 }
 
-/// `the scheduler `drr``, `the schedulers `drr`, `wrr``.
+/// The schedulers in words: `the scheduler `drr``, or `the schedulers `drr`, `wrr``.
 fn of_schedulers(kinds: Vec<&str>) -> String {
     format!("the scheduler{} {}", if kinds.len() == 1 { "" } else { "s" }, suggest::list(kinds))
 }
@@ -226,7 +228,7 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
             .map_or(Got::Absent, |v| Got::Default(Datum::Value(v))),
         (Fallback::Value(_) | Fallback::Otherwise(_), _) => Got::Absent,
         (Fallback::Required, _) => {
-            // The last table is the one that the others refine.
+            // A missing key is reported for the last table, which the other tables override.
             if let Some(table) = tables.last() {
                 problems.push(
                     Problem::error(
@@ -246,8 +248,8 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
     }
 }
 
-/// The word under the key `by`. It decides which other keys of `all` the table accepts. `None` if
-/// it could not be read, which was reported.
+/// The value of the key `by`, a word that decides which other keys of `all` the table accepts;
+/// `None` if it could not be read, which was reported.
 pub(crate) fn deciding(
     table: &DeTable<'_>,
     at: &Range<usize>,
@@ -283,7 +285,7 @@ pub(crate) fn values(
                 out.set(key.name, value);
             }
             Got::Given(Datum::Given(given)) => out.give(given),
-            // It is checked when the library is loaded.
+            // The file is checked when the library is loaded.
             Got::Given(Datum::Name(_)) if matches!(key.holds, Holds::File(_)) => {}
             Got::Absent => {}
             _ => whole = false,
@@ -292,7 +294,7 @@ pub(crate) fn values(
     whole.then_some(out)
 }
 
-/// Reports a name that does not fit where names appear: in tables on screens, and in file names.
+/// Reports a name that would not fit where names are used: in tables on screens, and in file names.
 pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut Vec<Problem>) {
     let fit = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.chars().count() > 64 || !name.chars().all(fit) {

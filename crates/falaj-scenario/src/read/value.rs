@@ -1,4 +1,4 @@
-//! A value of the file, read as what its key holds.
+//! Reads a value of the file, as the type that its key holds.
 
 use super::Datum;
 use super::given::given;
@@ -149,12 +149,12 @@ fn rules(
             None
         }
     });
-    // All of them first, to report all errors.
+    // All rules are read before the result is built, so that all errors are reported.
     let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
     Some(all?.concat())
 }
 
-/// A number with or without a decimal point.
+/// Reads a number with or without a decimal point.
 fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
     let read = match value {
         DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
@@ -266,20 +266,20 @@ fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -
     parse_mask(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
 
-/// A problem at the wrong part of the text.
+/// The problem of a text, at the part of the text that is wrong.
 fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
     let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
     at_value(key, error, &part)
 }
 
-/// The place in the file of a part of a text: without escapes, the text follows its quote
-/// unchanged.
+/// The place in the file of a part of a text. If the text has no escapes, it follows the opening
+/// quote unchanged.
 pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
     let plain = at.len() == text.len() + 2;
     if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
 }
 
-/// The advice for a key's value.
+/// Help for writing a value of this key.
 pub(super) fn advice(key: &Key) -> String {
     let (what, example) = match key.holds {
         Holds::Value(Kind::Span) | Holds::PositiveSpan => ("a time in quotes", "\"40ms\""),
@@ -357,7 +357,7 @@ pub(crate) fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
         _ => None,
     };
     if let (true, Some(number)) = (quantity, number) {
-        // Possible meanings of the number, in the units of the key.
+        // For a number without a unit, the help suggests units that fit the key.
         let error = match key.holds {
             Holds::Value(Kind::Span) | Holds::PositiveSpan => units::parse_span(&number).err(),
             Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),

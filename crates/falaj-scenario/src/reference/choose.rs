@@ -1,4 +1,4 @@
-//! Chooses disciplines for a purpose, by the answers to four questions.
+//! Chooses disciplines by the answers to four questions; the first is the purpose.
 
 use crate::keys::{self, Fallback, Key, sample};
 use falaj_sched::contract::manifest::{Example, Manifest, Purpose};
@@ -10,17 +10,17 @@ use std::fmt::Write;
 pub struct Wish {
     /// The purpose of the discipline.
     pub purpose: Purpose,
-    /// True if a flow may use the rate that the others leave.
+    /// True if a flow may use the rate that other flows leave unused.
     pub lends: bool,
-    /// True if flows are divided into flows of their own, by the discipline itself.
+    /// True if the discipline itself divides flows into parts.
     pub tree: bool,
-    /// True if flows are to be served evenly from packet to packet, even if a decision then takes
-    /// longer.
+    /// True if flows are to be served evenly from packet to packet, even if each decision then
+    /// takes more time.
     pub even: bool,
 }
 
-/// The disciplines for the purpose of `wish`, sorted by how well they match the other answers: an
-/// earlier question counts more than all later ones.
+/// Returns the disciplines for the purpose of `wish`, sorted by how well they match the other
+/// answers. An earlier answer counts more than all later ones together.
 pub fn choose(wish: Wish) -> Vec<&'static Manifest> {
     let mut found: Vec<&Manifest> =
         registry::ENTRIES.iter().filter(|entry| entry.purposes.contains(&wish.purpose)).collect();
@@ -33,7 +33,7 @@ pub fn choose(wish: Wish) -> Vec<&'static Manifest> {
     found
 }
 
-/// A scenario of a link of 100 Mbit/s that `entry` divides.
+/// An example of a scenario: a link of 100 Mbit/s that the discipline `entry` divides.
 pub fn example(entry: &Manifest) -> String {
     let Example { scheduler, calls, rest } = entry.example;
     let required = |key: &&Key| key.fallback == Fallback::Required;

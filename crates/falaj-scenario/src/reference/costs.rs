@@ -1,14 +1,16 @@
-//! Measured costs of a packet, for the reference of the disciplines.
+//! Measured costs per packet, for the reference page of the disciplines.
 
-/// Instructions for each packet, enqueued and dequeued, by compiler, discipline and load; `falaj
+/// Instructions per packet for enqueueing and dequeueing, by compiler, discipline and load; `falaj
 /// bench sched --instructions` counts them.
 const INSTRUCTIONS: &str = include_str!("../../../../docs/instructions.toml");
-/// Nanoseconds net of `none`, with the machine; `falaj bench sched --record` writes them.
+/// Nanoseconds per packet minus those of `none`, and the machine; `falaj bench sched --record`
+/// writes them.
 const NANOSECONDS: &str = include_str!("../../../../docs/nanoseconds.toml");
 /// The load on the page: 256 flows, filled to 20 packets each and drained.
 const LOAD: &str = "1::256 0..20n";
 
-/// Instructions of a discipline minus those of a plain list of packets, if they were counted.
+/// Instructions per packet of a discipline minus those of a plain list of packets, if they were
+/// counted.
 pub(crate) fn instructions(kind: &str) -> Option<i64> {
     let of = |kind: &str| -> Option<i64> {
         let row =
@@ -19,8 +21,8 @@ pub(crate) fn instructions(kind: &str) -> Option<i64> {
     Some(of(kind)? - of("none")?)
 }
 
-/// Nanoseconds of a discipline minus those of a plain list of packets, under the same load, if they
-/// were measured.
+/// Nanoseconds per packet of a discipline minus those of a plain list of packets, under the same
+/// load, if they were measured.
 pub(crate) fn nanoseconds(kind: &str) -> Option<&'static str> {
     NANOSECONDS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))
 }

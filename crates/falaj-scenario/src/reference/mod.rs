@@ -1,5 +1,5 @@
-//! Describes the keys of the file and the disciplines for people: one of them, a list, or the whole
-//! page. All of it is generated from [`crate::keys`] and [`falaj_sched::registry::all`], so that it
+//! Describes the keys of the file and the disciplines for users: a single one, a list, or a whole
+//! page. The texts are generated from [`crate::keys`] and [`falaj_sched::registry::all`], so they
 //! cannot contradict the parser.
 
 mod choose;
@@ -22,7 +22,7 @@ use std::fmt::{self, Write};
 pub use choose::{Wish, choose, example as example_of};
 pub use schema::schema;
 
-/// No key, discipline or word has this name.
+/// The error if no key, discipline or word has the requested name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     /// The name that was requested.
@@ -43,7 +43,7 @@ impl fmt::Display for Unknown {
 }
 impl std::error::Error for Unknown {}
 
-/// A key, its table, and the discipline that it belongs to.
+/// A key, its table, and, for keys of disciplines, the discipline.
 #[derive(Clone, Copy)]
 struct Topic {
     table: &'static Table,
@@ -77,7 +77,8 @@ impl Topic {
     }
 }
 
-/// All keys, in the order of the file; the disciplines' keys follow those of their table.
+/// All keys, in the order of the reference. In each table, the disciplines' keys follow the other
+/// keys.
 fn topics() -> Vec<Topic> {
     let mut all = Vec::new();
     for table in TABLES {
@@ -94,11 +95,11 @@ fn topics() -> Vec<Topic> {
     all
 }
 
-/// The explanation of a key (`delay`, `flow.phase`, `link.uplink.rate`), of a discipline (`drr`,
-/// also by another name) or of an ordinary word of the field, for a terminal; ends with a newline.
+/// The explanation of a key (`delay`, `flow.phase`, `link.uplink.rate`), of a discipline (`drr`, or
+/// another name of it) or of a word of the field, for a terminal. It ends with a newline.
 ///
 /// # Errors
-/// There is no such name; the error has the nearest one.
+/// There is no such name; the error has the most similar name.
 pub fn explain(asked: &str) -> Result<String, Unknown> {
     let topics = topics();
     let mut parts: Vec<String> = words::explain(asked).into_iter().collect();
@@ -117,7 +118,7 @@ pub fn explain(asked: &str) -> Result<String, Unknown> {
     Err(Unknown { name: asked.to_owned(), near: near.map(str::to_owned) })
 }
 
-/// All keys and disciplines, one a line, for a terminal.
+/// A list of all keys and disciplines, each in one line, for a terminal.
 pub fn list() -> String {
     let mut out = String::new();
     for table in TABLES {
@@ -273,7 +274,7 @@ fn default(key: &Key, markdown: bool) -> String {
     }
 }
 
-/// An example of a key in its table.
+/// An example of a key, within its table.
 fn example(topic: &Topic) -> String {
     let key = &topic.key;
     let set = format!("{} = {}", key.name, sample(key, topic.of.is_some()));
@@ -344,7 +345,7 @@ fn is_brief(word: &str) -> bool {
     keys::direction(word).is_some_and(|key| matches!(key.holds, Holds::Brief(_)))
 }
 
-/// A table in one line, with its required key.
+/// An inline table with its first key, if that is not `key`, and the assignment `set` of `key`.
 fn with_first(word: &str, keys: &[Key], key: &Key, set: &str) -> String {
     match keys.first().filter(|first| first.name != key.name) {
         Some(first) => format!("{word} = {{ {} = {}, {set} }}", first.name, sample(first, false)),
@@ -450,7 +451,7 @@ pub fn disciplines() -> String {
     out
 }
 
-/// Writes which discipline may divide a flow of which other one.
+/// Writes which disciplines may divide the flows of which other disciplines.
 fn nesting(out: &mut String) {
     out.push_str(
         "\n## Disciplines below other disciplines\n\n\
@@ -509,7 +510,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// Writes `  what      text`, with further lines of the text below the first.
+/// Writes `  what      text`; further lines of the text are aligned below its first line.
 fn row(out: &mut String, what: &str, text: &str) {
     let mut what = what;
     for part in text.split('\n') {

@@ -1,5 +1,5 @@
-//! Finds which discipline may divide a flow of which other one: all pairs are built, and refused
-//! pairs are listed with their reason.
+//! Finds which disciplines may divide the flows of which other disciplines. All pairs are built,
+//! and the refused pairs are listed with their reasons.
 
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
@@ -22,7 +22,7 @@ enum Outcome {
     Refused(String),
 }
 
-/// A valid value of a required parameter, for a link of `mbit` Mbit/s.
+/// A valid value for a required parameter, on a link of `mbit` Mbit/s.
 fn example(param: &Param, mbit: u64) -> Value {
     match param.kind {
         Kind::Span => Value::Span(Span::from_millis(10)),
@@ -40,15 +40,15 @@ fn examples(params: &[Param], mbit: u64) -> Values {
     needed.fold(Values::default(), |values, param| values.with(param.name, example(param, mbit)))
 }
 
-/// Two flows of this discipline, with only the required parameters.
+/// A setup of this discipline with two flows, and with only the required parameters.
 fn smallest(entry: &Manifest, mbit: u64) -> Setup {
     let flow = || FlowSetup::new(examples(entry.flow, mbit), Limit::Packets(20));
     let scheduler = examples(entry.scheduler, mbit);
     Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![flow(), flow()] }
 }
 
-/// Rates in Mbit/s: of the link, and of a flow. The latter is a lower bound, since some disciplines
-/// guarantee a flow only the rate that it would have with packets of one byte.
+/// Rates of the link and of a flow, in Mbit/s. The flow's rate is low, because some disciplines
+/// guarantee only the rate of a flow whose packets have one byte.
 const MBIT: [u64; 2] = [100_000, 5];
 
 fn pair(above: &Manifest, below: &Manifest) -> Outcome {
@@ -63,14 +63,16 @@ fn pair(above: &Manifest, below: &Manifest) -> Outcome {
         Ok(guarantees) if guarantees[0].is_ok() => Outcome::Guaranteed,
         Ok(_) => Outcome::Taken,
         Err(refusals) => {
-            // An error below is reported at the flow above, after the name of the part.
+            // An error of the lower discipline is reported at the upper flow, after the name of the
+            // part.
             let why = refusals.into_iter().next().map_or(String::new(), |refused| refused.what);
             Outcome::Refused(why.rsplit_once("`: ").map_or(why.clone(), |(_, why)| why.to_owned()))
         }
     }
 }
 
-/// Disciplines above, disciplines below, and the reason, in as few rows as possible.
+/// The refused pairs in as few rows as possible: upper disciplines, lower disciplines, and the
+/// reason.
 pub(crate) fn refused() -> Vec<(String, String, String)> {
     let mut rows = Vec::new();
     let mut by_below: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
@@ -108,8 +110,8 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
     rows
 }
 
-/// The disciplines above and those below for which parts have a guarantee: each of the former with
-/// each of the latter.
+/// The pairs for which parts have a guarantee: upper disciplines and lower disciplines, of which
+/// each combination has one.
 pub(crate) fn guaranteed() -> (String, String) {
     let gives =
         |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Guaranteed);
@@ -128,7 +130,8 @@ fn listed(kinds: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// A pair that fails for another reason would be listed as a refused pair.
+    /// The examples are valid: a pair that failed because of its example would be listed as
+    /// refused.
     #[test]
     fn what_has_to_be_given_is_enough() {
         for entry in ENTRIES {

@@ -1,4 +1,4 @@
-//! The file as JSON Schema, for editors and other programs.
+//! The JSON Schema of the scenario file, for editors and other programs.
 
 use crate::keys::{self, CARRIES, Fallback, Holds, Key};
 use crate::units::pattern;
@@ -7,8 +7,8 @@ use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 
 /// JSON Schema (draft 2020-12) of the scenario file, generated from the same keys as its parser.
-/// Only the parser checks that names exist, that values fit the link, and what each discipline
-/// requires of its setup.
+/// The schema does not check that names exist, that values fit the link, and that each discipline
+/// accepts its setup; only the parser checks these.
 pub fn schema() -> Value {
     let mut defs = Map::new();
     defs.insert("link".into(), link());
@@ -35,7 +35,7 @@ fn flow_of(word: &str, kind: &str) -> String {
     format!("{word}-{kind}")
 }
 
-/// A table with these keys and no others.
+/// The schema of a table with these keys and no others.
 fn table(of: &[Key]) -> Value {
     let properties: Map<String, Value> =
         of.iter().map(|k| (k.name.to_owned(), property(k))).collect();
@@ -49,7 +49,7 @@ fn table(of: &[Key]) -> Value {
     out
 }
 
-/// Tables whose names users choose.
+/// The schema of tables whose names users choose.
 fn named(inner: &Value) -> Value {
     json!({
         "type": "object",
@@ -168,7 +168,7 @@ fn name() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": 64 })
 }
 
-/// One of the disciplines, with its own keys.
+/// The schema of a scheduler: one of the disciplines, with its own keys.
 fn scheduler() -> Value {
     let one = |entry: &falaj_sched::contract::manifest::Manifest| {
         let own = keys::of_scheduler(entry);
@@ -186,7 +186,7 @@ fn scheduler() -> Value {
     json!({ "type": "object", "oneOf": registry::all().map(one).collect::<Vec<_>>() })
 }
 
-/// A flow that two directions may share: it accepts the keys of any discipline.
+/// The schema of a flow that both directions may share. It accepts the keys of all disciplines.
 fn any_flow(keys: &[Key]) -> Value {
     let mut out = table(keys);
     let mut own: Vec<Key> = registry::all().flat_map(keys::of_flow).collect();
@@ -199,8 +199,8 @@ fn any_flow(keys: &[Key]) -> Value {
     out
 }
 
-/// Adds a rule for each discipline: if the scheduler of the table is of its kind, and `unless` does
-/// not hold, each flow of the table matches the definition of a `word` for that kind.
+/// Adds a rule for each discipline: if the table's scheduler has that kind, and `unless` does not
+/// hold, then each flow of the table must match the definition of a `word` for that kind.
 fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
     let rules: Vec<Value> = registry::all()
         .map(|entry| {
@@ -223,7 +223,7 @@ fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
 fn link() -> Value {
     let mut out = table(keys::LINK);
     let carries = CARRIES.map(|key| json!({ "required": [key] }));
-    // Both directions may have the keys that the link lacks.
+    // Instead of the link, both its directions may have the required keys.
     let both = json!({
         "required": ["up", "down"],
         "properties": { "up": { "anyOf": carries }, "down": { "anyOf": carries } },
@@ -247,9 +247,9 @@ fn direction() -> Value {
     if let Some(out) = out.as_object_mut() {
         out.remove("required");
     }
-    // A direction's flows may be the link's, or the link's scheduler may serve them.
+    // A direction may use the link's flows, or the link's scheduler.
     let unless = json!({ "not": { "required": ["flow"] } });
     by_discipline(&mut out, "flow", Some(&unless));
-    // The schema cannot check flows outside of this table.
+    // The schema cannot check flows that are defined outside of this table.
     out
 }

@@ -1,17 +1,17 @@
-//! Ordinary words of the field, and the keys, commands and purposes that stand for them.
+//! Ordinary words of the field, with the keys, commands and purposes that concern them.
 
 use super::line;
 use falaj_sched::contract::manifest::Purpose;
 use falaj_sched::registry;
 
-/// An ordinary word, with its meaning here.
+/// A word of the field, with its meaning in falaj.
 struct FieldWord {
-    /// Its spellings, in small letters.
+    /// The word's spellings, in lower case.
     names: &'static [&'static str],
     meaning: &'static str,
-    /// Keys and commands that concern it.
+    /// Keys and commands that concern the word.
     see: &'static [&'static str],
-    /// The purpose whose disciplines concern it.
+    /// The purpose whose disciplines concern the word.
     purpose: Option<Purpose>,
 }
 
@@ -216,12 +216,12 @@ const WORDS: &[FieldWord] = &[
     ),
 ];
 
-/// The words of `asked` as [`WORDS`] has them: in small letters, with one space between two words.
+/// The text `asked` in the form of [`WORDS`]: in lower case, with single spaces between words.
 fn plain(asked: &str) -> String {
     asked.to_lowercase().split([' ', '_']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The meaning of `asked` here, if it is an ordinary word of the field; ends with a newline.
+/// The meaning of `asked` in falaj, if it is a word in [`WORDS`]. It ends with a newline.
 pub(super) fn explain(asked: &str) -> Option<String> {
     let asked = plain(asked);
     let dashed = asked.replace('-', " ");
@@ -242,13 +242,13 @@ pub(super) fn explain(asked: &str) -> Option<String> {
     Some(out)
 }
 
-/// The discipline that people call `asked`.
+/// The discipline that has the other name `asked`.
 pub(super) fn alias(asked: &str) -> Option<&'static falaj_sched::contract::manifest::Manifest> {
     let asked = plain(asked);
     registry::all().find(|entry| entry.aliases.contains(&asked.as_str()))
 }
 
-/// All words and other names of disciplines.
+/// All words, and all other names of disciplines.
 pub(super) fn all<'a>() -> impl Iterator<Item = &'a str> {
     let words = WORDS.iter().flat_map(|word| word.names);
     words.chain(registry::all().flat_map(|entry| entry.aliases)).copied()
@@ -258,7 +258,7 @@ pub(super) fn all<'a>() -> impl Iterator<Item = &'a str> {
 mod tests {
     use super::*;
 
-    /// Each key that a word leads to exists, and no word stands for two things.
+    /// Each key to which a word refers exists, and no spelling is used for two words.
     #[test]
     fn words_lead_to_keys_that_exist() {
         let mut seen = std::collections::BTreeSet::new();

@@ -25,13 +25,13 @@ const DROP: &str = "drop";
 /// The target of packets that pass without a link.
 const PASS: &str = "pass";
 
-/// A rule as read, with its place.
+/// A rule as read from the file, with its place.
 pub(crate) struct RuleRead {
     pub(crate) rule: Rule,
     pub(crate) at: Range<usize>,
 }
 
-/// Reads all `[[rule]]`; `None`: one has an error, which was reported.
+/// Reads all tables `[[rule]]`. Returns `None` if one has an error, which was reported.
 pub(crate) fn read<'a>(
     all: &[(&'a DeTable<'a>, Range<usize>)],
     links: &[Known],
@@ -63,7 +63,7 @@ pub(crate) fn read<'a>(
     Some(out)
 }
 
-/// The names that a rule may use.
+/// The names to which a rule may refer.
 struct Scene<'s, 'a> {
     links: &'s [Known],
     tables: &'s Tables<'a>,
@@ -128,7 +128,7 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
     whole.then(|| Rule { name: scene.names[scene.n].clone(), rule })
 }
 
-/// Reads a `conforms-to`.
+/// Reads a table `conforms-to`.
 fn conforms_to<'a>(
     table: &'a DeTable<'a>,
     rule: &Fields<'_>,
@@ -142,7 +142,7 @@ fn conforms_to<'a>(
     Some(Policer { rate: values.rate("rate")?, burst: values.bytes("burst")?, layer })
 }
 
-/// Reads a `to`.
+/// Reads the value of `to`.
 fn target(
     value: &Spanned<DeValue<'_>>,
     scene: &Scene<'_, '_>,
@@ -192,7 +192,7 @@ fn target(
     }
 }
 
-/// A link, or a word for none.
+/// Reads a target that is a link, `drop` or `pass`.
 fn one(
     text: &str,
     at: Range<usize>,
@@ -222,7 +222,7 @@ fn one(
     found.map(|n| RuleTarget::Link(n as u32))
 }
 
-/// `to = { … }`.
+/// Reads a target that is a table, `to = { … }`.
 fn elsewhere<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
@@ -278,7 +278,7 @@ fn elsewhere<'a>(
     }
 }
 
-/// The targets of a table's entries.
+/// Reads the targets of a lookup table's entries.
 fn targets(
     read: &Read<'_>,
     whose: &str,

@@ -1,4 +1,4 @@
-//! Reads tables: addresses or numbers, and their values.
+//! Reads lookup tables. An entry has an address or a number as its key, and a value.
 
 use crate::diagnostics::Problem;
 use crate::matching::{Named, net_or_numbers, parse_named};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table, and the texts of its entries' values, each with its place.
+/// A lookup table, and the texts of its entries' values, each with its place.
 pub(crate) struct Read<'a> {
     pub(crate) table: Arc<LookupTable>,
     pub(crate) texts: Vec<(&'a str, Range<usize>)>,
     at: Range<usize>,
 }
 
-/// The tables of a file; tables with errors by name alone.
+/// The lookup tables of a file. A table with errors is known by name alone.
 #[derive(Default)]
 pub(crate) struct Tables<'a> {
     pub(crate) read: Vec<Read<'a>>,
@@ -27,7 +27,7 @@ pub(crate) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Reads `[table.NAME]`.
+    /// Reads a table `[table.NAME]`.
     pub(crate) fn add(
         &mut self,
         name: &'a str,
@@ -45,7 +45,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The table of this name; if it is missing or has an error, that was reported.
+    /// The lookup table with this name; `None` if it is missing or has an error, which was
+    /// reported.
     pub(crate) fn get(
         &self,
         name: &str,
@@ -71,7 +72,8 @@ impl<'a> Tables<'a> {
         found
     }
 
-    /// Replaces the names of tables by the tables. Missing ones were reported by [`Tables::check`].
+    /// Replaces the names of lookup tables by the tables. [`Tables::check`] has reported missing
+    /// tables.
     pub(crate) fn resolve(&self, matches: &mut [Match]) {
         for literal in matches.iter_mut().flat_map(|m| &mut m.more) {
             if let Literal { term: Term::In(_, table), .. } = literal
@@ -82,7 +84,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Reports tables that rules name but the file lacks, and tables that no rule names.
+    /// Reports lookup tables that rules name but the file does not have, and tables that no rule
+    /// names.
     pub(crate) fn check(&self, root: &DeTable<'_>, problems: &mut Vec<Problem>) {
         let mut named = Vec::new();
         walk(root, &mut named);
@@ -110,14 +113,14 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// A table that a rule names.
+/// The name of a lookup table in a rule, and its place.
 struct Place {
     name: String,
     field: Field,
     at: Range<usize>,
 }
 
-/// All tables that a `match` names, at any place.
+/// Finds all lookup tables that a `match` names, at any depth.
 fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
     fn of_text(text: &str, at: &Range<usize>, out: &mut Vec<Place>) {
         let named = parse_named(text).map_or(Vec::new(), |(_, named)| named);
@@ -147,7 +150,7 @@ fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
     }
 }
 
-/// The tables that rules use as targets.
+/// Finds the lookup tables that rules use in `to`.
 fn targets<'a>(root: &'a DeTable<'_>, out: &mut Vec<&'a str>) {
     let rules = root.get("rule").map(|rules| match rules.get_ref() {
         DeValue::Array(array) => array.iter().collect(),

@@ -20,7 +20,8 @@ use falaj_traffic::tcp::Tcp;
 use std::ops::Range;
 use std::path::Path;
 
-/// The keys that each model takes besides its size, and those that it requires.
+/// The models: for each its name, the keys that it may have besides `size`, and the keys that it
+/// requires.
 const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ("poisson", &["rate"], &["rate"]),
     ("cbr", &["rate"], &["rate"]),
@@ -38,7 +39,7 @@ const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ),
 ];
 
-/// All keys that only some models take.
+/// All keys that only some models may have.
 const KEYS: [&str; 23] = [
     "rate",
     "on",
@@ -65,7 +66,7 @@ const KEYS: [&str; 23] = [
     "acknowledge",
 ];
 
-/// Example of a key.
+/// An example of a key's value.
 fn example(key: &str) -> &'static str {
     match key {
         "rate" => "`rate = \"10mbit\"`",
@@ -83,19 +84,21 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-/// The traffic of a source: model, rate as the link accounts, sizes, and the place of its rate.
+/// The traffic of a source: its model, its rate in bytes as the link accounts them, its packet
+/// sizes, and the place of the rate in the file.
 pub(crate) struct Sends {
     pub(crate) model: Model,
     pub(crate) rate: Rate,
     pub(crate) sizes: Sizes,
     pub(crate) limit: Option<Limit>,
-    /// Offset after its start, for `greedy` and `replay`.
+    /// Time from the source's start to its first burst or packet, for `greedy` and `replay`.
     pub(crate) offset: Span,
     pub(crate) at: Range<usize>,
 }
 
 impl Sends {
-    /// The arrivals as this direction accounts them; acknowledgements return on the other one.
+    /// The traffic with sizes as this direction accounts them. Acknowledgements return in the other
+    /// direction.
     pub(crate) fn on(
         self,
         (direction, other): (&Direction, &Direction),
@@ -119,8 +122,8 @@ impl Sends {
     }
 }
 
-/// Reads the traffic of a source; `None`: there is an error, which was reported. Names of files are
-/// relative to `beside`, the directory of the scenario.
+/// Reads the traffic of a source. Returns `None` after an error, which was reported. Names of files
+/// are relative to `beside`, the directory of the scenario.
 pub(crate) fn sends(
     fields: &Fields<'_>,
     given: &Values,
@@ -289,7 +292,7 @@ pub(crate) fn sends(
     })
 }
 
-/// The rate, if any, and the mean duration of a state in seconds.
+/// The keys of a state of `mmpp`: its rate, if any, and its mean duration in seconds.
 fn fields_of<'a>(
     table: &'a toml::de::DeTable<'a>,
     at: Range<usize>,
@@ -308,8 +311,8 @@ fn fields_of<'a>(
     Some((rate, stay.filter(|_| whole)?))
 }
 
-/// Checks that datagrams of the source's sizes exist, and fit the link. Unreadable sizes were
-/// reported before.
+/// Checks that UDP datagrams can have the source's sizes, and fit the link. Sizes that cannot be
+/// parsed were reported before.
 pub(crate) fn fit(
     direction: &Direction,
     link: &str,
@@ -323,7 +326,7 @@ pub(crate) fn fit(
     let (least, most) = (layer.from_udp(0).max(1), layer.largest(mtu));
     let layer = layer.name();
     let largest = sizes.most();
-    // A frame is divided into packets of nearly equal size.
+    // A video frame is divided into packets of nearly equal size.
     let smallest = if video { largest / 2 } else { sizes.least() };
     let problem = if smallest < least {
         let why = format!("`size`: {smallest}B has no room for the headers of a datagram");

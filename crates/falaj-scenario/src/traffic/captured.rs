@@ -12,10 +12,10 @@ use falaj_traffic::source::recorded::{PACKETS_MAX, Recording};
 use std::fs::File;
 use std::path::Path;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header, in bytes.
 const ETHERNET: u32 = 14;
 
-/// The selected packets, at the requested speed and scale; lengths are those of IP packets.
+/// Reads the selected packets, with speed and scale applied. Lengths are those of the IP packets.
 pub(crate) fn recording(
     fields: &Fields<'_>,
     given: &Values,
@@ -60,8 +60,8 @@ pub(crate) fn recording(
             );
         }
     };
-    // The selected packets, up to the number that can be sent: instant, number if falaj has written
-    // it, length.
+    // The selected packets, up to the maximum that a source can send. Each has its instant, its
+    // packet number if falaj wrote the capture, and its length.
     let (mut packets, mut all, mut selected) = (Vec::new(), 0_usize, 0_usize);
     let read = capture::arrivals(file, |arrival| {
         all += 1;
@@ -112,8 +112,8 @@ pub(crate) fn recording(
     Some(recording)
 }
 
-/// The recording, with lengths as this direction accounts them, and at most `largest`. Warns if
-/// lengths were changed, with the number of these packets.
+/// The recording with lengths as this direction accounts them, cut to `largest`. If lengths were
+/// cut, a warning gives the number of these packets.
 pub(crate) fn fit(
     recording: &Recording,
     direction: &Direction,

@@ -11,7 +11,8 @@ use falaj_traffic::source::greedy::Envelope;
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// The token bucket that a source's packets pass, if there is one. Errors are reported.
+/// Reads the token bucket that a source's packets pass, if there is one. Errors are added to
+/// `problems`.
 pub(crate) fn limit(
     fields_of: &Fields<'_>,
     largest: u32,
@@ -54,7 +55,7 @@ fn rate(values: &Values) -> Option<Rate> {
     }
 }
 
-/// Checks that a burst holds the largest packet.
+/// Checks that `burst`, a token bucket's size, is not smaller than the largest packet.
 fn holds(
     burst: u64,
     largest: u32,
@@ -73,7 +74,7 @@ fn holds(
     u32::try_from(burst).ok()
 }
 
-/// The envelope of a greedy source.
+/// Reads the envelope of a greedy source.
 pub(crate) fn envelope<'a>(
     tables: &[(&'a DeTable<'a>, Range<usize>)],
     source: &Fields<'_>,
@@ -109,7 +110,7 @@ pub(crate) fn envelope<'a>(
     Some(Envelope::Buckets(buckets))
 }
 
-/// The ways to write an envelope.
+/// The three ways to write an envelope, as a help text.
 const WAYS: &str = "write `{ rate = \"2mbit\", burst = \"15kB\" }`, a token bucket (sigma, rho); \
                     `{ rate = \"2mbit\", frame = \"10ms\" }`, (r, T); or `{ x-min = \"1ms\", x-ave \
                     = \"4ms\", over = \"100ms\" }`, (Xmin, Xave, I)";

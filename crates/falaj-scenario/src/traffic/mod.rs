@@ -29,17 +29,18 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// Bytes of payload by which a live sender marks each datagram, to recognize it.
+/// Bytes at the beginning of a datagram's payload with which a live sender marks it, so that the
+/// receiver can identify it.
 const STAMP: u32 = 32;
 
-/// The packets of a source whose lengths were raised for a live sender.
+/// The number of packets of one source whose lengths were raised for a live sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaisedLengths {
     /// Name of the source.
     pub source: String,
-    /// Number of these packets.
+    /// Number of packets with raised lengths.
     pub packets: u64,
-    /// Their length now, in bytes as the link accounts them.
+    /// The raised length, in bytes as the link accounts them.
     pub to: u32,
 }
 
@@ -63,8 +64,8 @@ impl Scenario {
     }
 }
 
-/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules`
-/// are given if they have no errors.
+/// Reads a table `[traffic.NAME]`, and returns the source with the place of its rate. `duration` is
+/// that of the run, if it is known; `rules` are `None` if they have errors.
 pub(crate) fn source<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -91,7 +92,7 @@ pub(crate) fn source<'a>(
                 }
             }
             Got::Given(Datum::Rules(rules)) if key.name == "headers" => headers = Some(rules),
-            // The model reads these later.
+            // These keys are read later, with the model.
             Got::Given(
                 Datum::Sizes(_)
                 | Datum::Decimal(_)
@@ -106,13 +107,13 @@ pub(crate) fn source<'a>(
     }
     let [(_, link_name), (_, flow_name)] = named;
     let sends = arrivals::sends(&fields, &given, beside, problems);
-    // These models have packets of many sizes; `size` gives only the largest one.
+    // These models send packets of many sizes; `size` is only the largest size.
     let video = matches!(given.choice("model"), Some("mpeg" | "replay"));
     let times = times(&fields, &given, duration, problems);
     let towards =
         if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
 
-    // Without a known link, its flows cannot be checked.
+    // If the link is unknown, its flows cannot be checked.
     let sure = |name: &str| fields.field(name).map_or(!fields.means(name), |f| f.datum.is_some());
     if !sure("link") || !sure("headers") {
         return None;
@@ -132,8 +133,7 @@ pub(crate) fn source<'a>(
         let (start, stop) = times?;
         let length = direction.layer.to_ip(sends.sizes.most());
         let SourceWay { link, flow, key } = way;
-        // The value of `ecn` is the lowest bits of the type of service, which `headers` may give
-        // too.
+        // The value of `ecn` is the two lowest bits of the TOS byte, which `headers` may set, too.
         let tos = match ecn(&given) {
             Ecn::Not => key.tos,
             ecn => Some(key.tos.unwrap_or(0) & !3 | ecn as u8),
@@ -215,7 +215,7 @@ fn ecn(given: &Values) -> Ecn {
     }
 }
 
-/// The start of a source's path by the rules.
+/// The first link and flow to which the rules lead a source's packets.
 struct SourceWay {
     link: usize,
     flow: usize,
@@ -223,7 +223,7 @@ struct SourceWay {
 }
 
 impl SourceWay {
-    /// The direction of travel, and the opposite one.
+    /// The link's direction of the packets, and the opposite direction.
     fn directions<'k>(
         &self,
         links: &'k [Known],
@@ -234,7 +234,7 @@ impl SourceWay {
     }
 }
 
-/// The first link on which the rules let a source's packets pass, and the flow there.
+/// Finds the first link to which the rules lead a source's packets, and their flow on it.
 fn way_of_rules(
     rules: &[RuleRead],
     headers: Option<&[Match]>,
@@ -284,7 +284,8 @@ fn way_of_rules(
     Some(SourceWay { link: link as usize, flow: flow as usize, key })
 }
 
-/// The key of a packet between the ends of a live link with these headers.
+/// The key of a packet with these headers between the two ends of a live link. Fields that are not
+/// given have their usual values.
 fn ordinary(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key, &'static str> {
     let single = |net: Option<Net>| match net {
         Some(net) if net.len != net.bits() => Err("one address, and no prefix"),
@@ -307,7 +308,7 @@ fn ordinary(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key
     Ok(Key::of_ordinary(headers.protocol.unwrap_or(protocol), from, to, 0))
 }
 
-/// The key of packets with these headers.
+/// The key of packets with these headers. The error says what the headers must be.
 fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key, &'static str> {
     let mut key = ordinary(headers, towards, protocol)?;
     for literal in &headers.more {
@@ -335,8 +336,8 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     Ok(key)
 }
 
-/// Warns if the traffic of a link exceeds the envelopes of its flows, or if headers decide whether
-/// it fits and the layer is not given.
+/// Warns if the traffic of a link exceeds the envelopes of its flows. If the link sets no
+/// accounting layer, it also warns if only the headers decide whether the traffic fits.
 pub(crate) fn counted(
     n: usize,
     known: &Known,
@@ -374,7 +375,7 @@ pub(crate) fn counted(
     }
 }
 
-/// The index of the name given, or of the only one that exists.
+/// The index of the given name; without a name, the index of the only item.
 fn pick<'n>(
     key: &str,
     given: Option<&str>,
@@ -387,7 +388,7 @@ fn pick<'n>(
     let list = || format!("{key}s{of}: {}", suggest::list(names.clone()));
     match given {
         None if count == 1 => Some(0),
-        // A file without links has an error as a whole, which was reported.
+        // That the file has no links was reported before.
         None if count == 0 => None,
         None => {
             let why = format!("{} lacks `{key}`", fields.what);

@@ -8,12 +8,12 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::tcp::{Congestion, Tcp};
 
-/// Initial window in segments, the default of hosts (RFC 6928).
+/// Default initial window in segments, as in the hosts' TCP (RFC 6928).
 const INITIAL: u32 = 10;
-/// Default limit of the window in bytes.
+/// Default receive window, in bytes.
 const WINDOW: u64 = 16 << 20;
 
-/// The values of the keys; propagation times are the link's.
+/// Reads the keys of a connection. Its propagation delays are set from the link later.
 pub(crate) fn connection(
     fields: &Fields<'_>,
     given: &Values,
@@ -72,7 +72,7 @@ pub(crate) fn connection(
     whole.then_some(tcp)
 }
 
-/// Reports properties of a connection that its first link cannot carry.
+/// Reports properties of a connection that do not fit its first link.
 pub(crate) fn judge(
     sizes: &Sizes,
     direction: &Direction,

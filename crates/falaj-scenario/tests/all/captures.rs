@@ -6,13 +6,13 @@ use falaj_traffic::source::{Model, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A pcap with nanoseconds: instants, ports and lengths of frames, of which only the headers are
-/// kept.
+/// A pcap file with timestamps in nanoseconds. `packets` has the instant, the port and the length
+/// of each frame; only the headers are in the file.
 fn pcap(packets: &[(u64, u16, u32)]) -> Vec<u8> {
     let mut out = Vec::new();
     let words =
         |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
-    // Magic, version 2.4, zone, accuracy, longest, Ethernet.
+    // Magic number, version 2.4, time zone, accuracy, snapshot length, link type Ethernet.
     words(&mut out, &[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]);
     for &(at, port, length) in packets {
         let mut frame = [0u8; 42];
@@ -39,7 +39,7 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A file with this name, and the scenario of a source that replays it.
+/// Writes a capture with this name, and reads a scenario with a source that replays it.
 fn parse(
     name: &str,
     packets: &[(u64, u16, u32)],
@@ -65,7 +65,8 @@ fn recording(scenario: &Scenario) -> &Arc<Recording> {
 #[test]
 fn a_capture_is_one_flow_at_any_speed_and_scale() {
     let (scenario, warnings) = parse("one.pcap", &PACKETS, "select = \"udp dport 53\"").unwrap();
-    // As the link counts, frames without their checksum; the longest is cut to the captured length.
+    // Lengths as the link counts them, without the frame check sequence; the longest is cut to 1000
+    // bytes.
     assert_eq!(recording(&scenario).packets, [(0, 100), (2_000_000, 600), (5_000_000, 1000)]);
     assert!(
         warnings
@@ -75,15 +76,16 @@ fn a_capture_is_one_flow_at_any_speed_and_scale() {
     let more =
         "select = \"udp dport 53\"\nspeed = 2\nscale = 0.5\nrepeat = \"yes\"\noffset = \"3us\"";
     let (mut scenario, _) = parse("half.pcap", &PACKETS, more).unwrap();
-    // 86, 586 and 1500 B of IP are halved.
+    // The IP lengths of 86, 586 and 1500 bytes are halved, and the Ethernet header of 14 bytes is
+    // added.
     assert_eq!(recording(&scenario).packets, [(0, 57), (1_000_000, 307), (2_500_000, 764)]);
-    // Two gaps of 1.25 ms, and one more before it repeats.
+    // The recording has two gaps with a mean of 1.25 ms, and one more mean gap before it repeats.
     let sent: Vec<(u64, u32)> =
         Source::new(scenario.traffic[0].spec(), 1, 0).take(5).map(|p| (p.at.0, p.bytes)).collect();
     let first = [(3_000, 57), (1_003_000, 307), (2_503_000, 764)];
     assert_eq!(sent, [&first[..], &[(3_753_000, 57), (4_753_000, 307)]].concat());
     assert_eq!(scenario.traffic[0].mean_rate().0, 1128 * 8_000_000_000 / 3_750_000);
-    // A live sender's mark has no room in the first one.
+    // The first packet has no room for the mark of a live sender.
     let raised = scenario.make_room_for_marks();
     assert_eq!(raised, [RaisedLengths { source: "x".to_owned(), packets: 1, to: 74 }]);
     assert_eq!(recording(&scenario).packets, [(0, 74), (1_000_000, 307), (2_500_000, 764)]);

@@ -12,7 +12,7 @@ fn read(rest: &str) -> Scenario {
     parse(&format!("{LINK}{rest}"), "a.toml").unwrap_or_else(|errors| panic!("{errors}")).0
 }
 
-/// The first changes: their times in milliseconds, with the rate and the delay from then on.
+/// The first changes: their times in milliseconds, and the rate and the delay after each.
 fn steps(rest: &str, number: usize) -> Vec<(u64, String, String)> {
     let scenario = read(rest);
     let changes = scenario.changes.iter().take(number);
@@ -70,7 +70,8 @@ fn a_change_repeats_until_its_end_or_for_ever() {
     );
 }
 
-/// Two periods: the scenarios recur with their least common multiple, and equal ones are one.
+/// With two periods, the scenarios recur with the least common multiple of both. Equal scenarios
+/// are stored once.
 #[test]
 fn changes_with_two_periods_lead_to_a_cycle() {
     let text = "[[change]]\nat = \"1s\"\nevery = \"2s\"\nset = { \"a.rate\" = \"5mbit\" }\n\
@@ -78,14 +79,14 @@ fn changes_with_two_periods_lead_to_a_cycle() {
                 [[change]]\nat = \"2s\"\nevery = \"3s\"\nset = { \"a.delay\" = \"\" }\n";
     let scenario = read(text);
     let all: Vec<_> = scenario.changes.before(Span::from_secs(600)).collect();
-    // Every third of the first kind coincides with one of the third kind.
+    // Every third change of the first kind has the same instant as a change of the third kind.
     assert_eq!(all.len(), 300 + 200 + 200 - 100);
     let mut different: Vec<*const Scenario> =
         all.iter().map(|change| Arc::as_ptr(&change.scenario)).collect();
     different.sort_unstable();
     different.dedup();
     assert!(different.len() <= 8, "{}", different.len());
-    // The same by a plain loop over time.
+    // The expected values come from a plain loop over time.
     let (mut rate, mut delay) = (8, 0);
     let mut naive = Vec::new();
     for tick in 0..1200_u64 {
@@ -269,7 +270,7 @@ fn a_warning_of_the_changed_scenario_is_at_the_change() {
     expected.assert_eq(&warnings.to_string());
 }
 
-/// More changes than are allowed are refused in a moment, however they repeat.
+/// If there are more changes than are allowed, they are refused without delay, however they repeat.
 #[test]
 fn a_file_has_a_limited_number_of_changes() {
     for times in ["every = \"1ns\"\nuntil = \"1h\"", "every = \"7ns\"\n# for ever"] {

@@ -1,4 +1,5 @@
-//! Setups that disciplines refuse, each in the words that a user reads, at its place.
+//! Setups that disciplines refuse: each error has the words that a user reads, and its place in the
+//! file.
 
 use falaj_sched::disciplines::dcf::{Channel, RATES};
 use falaj_sched::units::counted_layer::CountedLayer;
@@ -112,7 +113,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         }
     }
     assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
-    // The rate is the link's own.
+    // The discipline has no rate of its own here, so the error concerns the link's rate.
     let slow = text(r#"kind = "dcf""#, "").replace("10mbit", "500kbit");
     let said = falaj_scenario::parse(&slow, "a.toml").expect_err("no such rate").to_string();
     assert!(
@@ -121,7 +122,8 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
     );
 }
 
-/// The air time of a packet follows from its IP length, at whichever layer the link counts.
+/// The air time of a packet depends on its IP length, and not on the layer at which the link
+/// counts.
 #[test]
 fn a_station_sends_an_ip_packet_in_the_same_time_at_every_layer() {
     let layers = [CountedLayer::Payload, CountedLayer::Ip, CountedLayer::L2, CountedLayer::L1];
@@ -135,7 +137,7 @@ fn a_station_sends_an_ip_packet_in_the_same_time_at_every_layer() {
             let scenario = falaj_scenario::parse(&text, "stations.toml").expect("no errors").0;
             let channel = Channel::new(&scenario.links[0].up.pipe.setup).expect("a channel");
             let frame = |ip: u32| channel.frame(RATES[3], layer.from_ip(ip));
-            // Layer 1 counts shorter packets as 46 bytes of IP.
+            // Layer 1 counts IP packets shorter than 46 bytes as 46 bytes.
             let least = if layer == CountedLayer::L1 { 46 } else { 28 };
             (28..=1500).map(|ip| frame(ip.max(least))).collect::<Vec<_>>()
         });

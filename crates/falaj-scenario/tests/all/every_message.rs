@@ -1,4 +1,5 @@
-//! Every error and warning of a file occurs in some test: those that no other test has are here.
+//! Every error and warning about a file occurs in some test. Those that occur in no other test are
+//! tested here.
 
 #[path = "every_message/scan.rs"]
 mod scan;

@@ -1,4 +1,4 @@
-//! Explanations of keys.
+//! Explanations of keys, disciplines and words.
 
 use expect_test::expect;
 use falaj_scenario::keys::TABLES;

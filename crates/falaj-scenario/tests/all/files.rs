@@ -68,7 +68,8 @@ fn a_whole_file() {
     assert_eq!(up.pipe.setup.flows[0].values.span("phase"), Some(Span::from_micros(30)));
     assert_eq!(up.pipe.setup.flows[1].values.choice("kind"), Some("B"));
 
-    // Its own rate and scheduler; the flows are shared, without the keys that are for `up`.
+    // The direction has its own rate and scheduler. The flows are shared, but keys of the
+    // discipline of `up` are left out.
     let down = &link.down;
     assert_eq!(
         (down.pipe.setup.rate, down.pipe.delay, down.scheduler().kind),
@@ -160,8 +161,8 @@ fn a_link_of_the_command_line_is_the_least_file() {
     assert_eq!(format!("{simple:?}"), format!("{read:?}"));
 }
 
-/// The default queue holds a round trip, or 50 ms, and never less than two packets; a policy does
-/// not change it.
+/// The default queue holds the bytes of a round trip, or of 50 ms if that is longer, and at least
+/// two packets. An AQM does not change the default.
 #[test]
 fn a_queue_without_a_limit() {
     let limit = |keys: &str| {
@@ -211,13 +212,13 @@ fn presets_are_links() {
             "{}",
             preset.name
         );
-        // The link equals its keys.
+        // A link with the preset equals a link with the preset's keys.
         let (keys, _) = read(&format!("[link.a]\n{}", preset.keys));
         assert_eq!(format!("{:?}", keys.links), format!("{:?}", scenario.links));
         assert!(falaj_scenario::presets().contains(preset.source));
     }
-    // Explicit values take precedence; a direction's own preset comes before the link's values for
-    // both.
+    // Explicit values take precedence over a preset. A direction's own preset takes precedence over
+    // the link's values for both directions.
     let (scenario, _) = read(
         r#"
         [link.a]
@@ -358,8 +359,8 @@ size = "500B"
     assert_eq!(scenario.traffic[0].flow, 0);
 }
 
-/// If classes are divided by the kind that serves them, the setup has the tree; another kind below
-/// is nested.
+/// If a class is divided by the same kind of discipline that serves it, its parts belong to the
+/// same tree in the setup. If another kind divides it, the setup nests that discipline.
 #[test]
 fn flows_are_divided_at_any_level() {
     let text = r#"
@@ -407,14 +408,14 @@ rate = "40mbit"
         b.setup.flows[0].values.rate("rate"),
         Some(falaj_sched::units::rate::Rate::from_mbit(15))
     );
-    // The discipline sees its leaves, of which one is divided by another.
+    // The discipline sees its leaves. Another discipline divides one of them.
     let joined = registry::joined("htb", &up.pipe.setup);
     let inner: Vec<Option<&str>> =
         joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
     assert_eq!(inner, [None, None, Some("drr"), None]);
 }
 
-/// Flows with link-sharing curves alone, and classes without any.
+/// Flows may have only a link-sharing curve, and classes may have no curve at all.
 #[test]
 fn curves_may_be_left_out() {
     let text = r#"
@@ -447,7 +448,7 @@ fn the_pacing_of_a_link_and_the_backlog_of_its_device() {
     };
     let device = |backlog| [Pace::Device { backlog }; 2];
     assert_eq!(pace(""), [Pace::Falaj; 2]);
-    // A millisecond; or two packets.
+    // The default backlog is the bytes of one millisecond, or two packets if that is more.
     assert_eq!(pace("paced-by = \"device\""), device(12_500));
     assert_eq!(
         pace("paced-by = \"device\"\nup.rate = \"1mbit\""),

@@ -1,4 +1,4 @@
-//! A file in the new layout has the same contents, comments included.
+//! A file in the uniform layout has the same contents as before, including the comments.
 
 use expect_test::expect;
 use falaj_scenario::{WIDTH, format, parse};
@@ -15,7 +15,7 @@ fn formatted(text: &str) -> String {
     format(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The contents of a value, without its place and its quotes.
+/// Writes the contents of a value, without its place and its quotes.
 fn said(value: &DeValue<'_>, out: &mut String) {
     match value {
         DeValue::Table(table) => said_by_table(table, out),
@@ -57,7 +57,8 @@ fn comments(text: &str) -> Vec<&str> {
     comments.map(|token| source.get(token).expect("in the text").as_str().trim_end()).collect()
 }
 
-/// Formats `text`, if it is TOML, and checks the documented properties of the result.
+/// Formats `text` and checks the documented properties of the result. A text that is not TOML must
+/// be refused.
 fn check(text: &str) {
     let Ok(out) = format(text, "a.toml") else {
         assert!(DeTable::parse(text).is_err(), "good TOML is refused: {text:?}");
@@ -139,7 +140,7 @@ fn long_arrays_have_a_line_for_each_element() {
         formatted(&long),
         std::format!("match = [\n{}]\n", std::format!("    {rule},\n").repeat(3))
     );
-    // A comment after it does not count.
+    // A comment behind the array does not count for the width.
     let comment = "# ".to_owned() + &"why ".repeat(30);
     assert_eq!(
         formatted(&std::format!("{fits} {comment}")),
@@ -230,7 +231,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop::sample::select(SPACES)
 }
 
-/// A unique key: its number is at its end.
+/// A key made unique by the number at its end.
 fn dotted(n: usize, parts: &[(&str, &str)], space: &str) -> String {
     let parts: Vec<String> =
         parts.iter().map(|(key, gap)| std::format!("{key}{gap}.{space}")).collect();

@@ -1,5 +1,5 @@
-//! Every parser of the crate, with random texts of known and unknown words: each text is read, or
-//! refused with a place. A target is a plain function, for any fuzzer.
+//! Runs every parser of the crate on random texts of known and unknown words. Each text must be
+//! accepted, or refused with a place. A target is a plain function, for any fuzzer.
 
 #[path = "fuzz/harness.rs"]
 pub(crate) mod harness;
@@ -26,7 +26,7 @@ fn scenario(text: &str) {
     }
 }
 
-/// A file that a scenario names by this key.
+/// Writes the text to a file, and reads a scenario that names the file by this key.
 fn named(text: &str, suffix: &str, key: &str) {
     let name = format!("falaj-fuzz-{}.{suffix}", std::process::id());
     let path: PathBuf = std::env::temp_dir().join(name);
@@ -71,14 +71,14 @@ fn matching(text: &str) {
     }
 }
 
-/// Every frame has a key, whose ports and addresses are consistent.
+/// Checks that every frame has a key, whose ports and addresses are consistent.
 fn packet(text: &str) {
     let key = Key::of_ethernet(text.as_bytes());
     assert_eq!(key.src.is_some(), key.dst.is_some());
     assert!(key.ports.is_none() || key.protocol.is_some());
 }
 
-/// Every parser.
+/// The targets: every parser of the crate.
 pub(crate) const TARGETS: [Target; 7] = [
     (
         "scenario",
@@ -114,7 +114,7 @@ fn whatever_they_are_given() {
     harness::run(&TARGETS);
 }
 
-/// The seed texts of fuzzers, and those that they have found.
+/// Runs the targets on the seed texts of fuzzers, and on texts that fuzzers have found.
 #[test]
 fn texts_that_fuzzers_begin_with() {
     harness::run_corpus(&TARGETS);

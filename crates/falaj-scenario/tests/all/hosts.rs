@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-/// Two links, and the rest of the file.
+/// A file with two links, followed by `rest`.
 fn of_links(rest: &str) -> String {
     format!("[link.x]\nrate = \"1mbit\"\n[link.y]\nrate = \"1mbit\"\n{rest}")
 }

@@ -1,4 +1,4 @@
-//! Masks in a file: read for both directions, refused if they are invalid.
+//! Masks in a file: they are read for both directions, and refused if they are invalid.
 
 use falaj_scenario::parse;
 
@@ -64,7 +64,7 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
     }
 }
 
-/// The default is chosen so that all queues are possible.
+/// The default of `max-flows` is small enough that all queues are possible.
 #[test]
 fn masks_of_link_and_flow_go_together() {
     let most = |of_link: &str, of_flow: &str| {

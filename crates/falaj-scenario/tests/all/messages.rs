@@ -1,8 +1,8 @@
-//! The messages for wrong files, word for word.
+//! The exact messages for wrong files.
 
 use expect_test::{Expect, expect};
 
-/// The errors of a file, which has some.
+/// Checks the errors of a file, of which there must be one at least.
 fn errors(text: &str, expected: Expect) {
     let problems = falaj_scenario::parse(text, "a.toml")
         .map(|(_, warnings)| warnings)
@@ -10,7 +10,7 @@ fn errors(text: &str, expected: Expect) {
     expected.assert_eq(&format!("{problems}\n"));
 }
 
-/// The warnings of a file, which has no errors.
+/// Checks the warnings of a file that has no errors.
 fn warnings(text: &str, expected: Expect) {
     let (_, warnings) =
         falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
@@ -20,12 +20,12 @@ fn warnings(text: &str, expected: Expect) {
 /// The first lines of most files here.
 const LINK: &str = "[link.a]\nrate = \"100mbit\"\n";
 
-/// The errors of a file with this text after [`LINK`], which is its lines 1 and 2.
+/// Checks the errors of a file with the two lines of [`LINK`] and then this text.
 fn errors_of_link(rest: &str, expected: Expect) {
     errors(&format!("{LINK}{rest}"), expected);
 }
 
-/// The warnings of such a file.
+/// Checks the warnings of a file with the two lines of [`LINK`] and then this text.
 fn warnings_of_link(rest: &str, expected: Expect) {
     warnings(&format!("{LINK}{rest}"), expected);
 }
@@ -1270,7 +1270,8 @@ match = "any"
 
 #[test]
 fn a_queue_far_below_what_is_on_its_way() {
-    // The sum of several; that of the scheduler; one that a flow has. The default is long enough.
+    // Short queues are: the sum of several flows' limits, a scheduler's limit, and a flow's own
+    // limit. The default limit is long enough.
     warnings(
         r#"[link.a]
 rate = "1gbit"
@@ -1384,7 +1385,7 @@ fn headers_that_decide() {
            = help: `layer = "payload"`, if all these rates and sizes are to count payload
     "#]],
     );
-    // Without a guarantee the link's rate is the limit.
+    // If the flow has no guarantee, the limit is the link's rate.
     warnings(
         &VOICE.replace("224k", "450k").replace("drr", "fifo"),
         expect![[r#"
@@ -1407,16 +1408,16 @@ fn headers_that_decide_nothing() {
             falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
         assert!(warnings.is_empty(), "{warnings}\n{text}");
     };
-    // 565.7 kbit/s with headers, and 442.5 kbit/s without.
+    // The traffic fits both ways: it is 565.7 kbit/s with headers, and 442.5 kbit/s without.
     silent(&VOICE.replace("224k", "190k"));
     silent(&VOICE.replace("224k", "350k"));
     // An explicit layer suppresses the warning.
     for layer in ["payload", "ip", "l2", "l1"] {
         silent(&VOICE.replace("\"1mbit\"", &format!("\"1mbit\"\nlayer = \"{layer}\"")));
     }
-    // 42 of 1500 bytes.
+    // Headers are negligible: 42 of 1500 bytes.
     silent(&VOICE.replace("224k", "249k").replace("160B", "1500B"));
-    // A burst is not a mean.
+    // The rate of `on-off` is that of a burst; its mean is low.
     silent(&VOICE.replace("\"cbr\"", "\"on-off\"\non = \"1ms\"\noff = \"9ms\""));
     silent(&VOICE.replace("\"1mbit\"", "\"unlimited\"").replace("drr", "fifo"));
 }
@@ -1527,8 +1528,8 @@ phase = "28us"
     }
 }
 
-/// At 100 Gbit/s, 64 B take 5.12 ns, so 195,312 packets fill a millisecond: a time per packet
-/// that is rounded to whole nanoseconds would leave a long tail.
+/// At 100 Gbit/s, 64 B take 5.12 ns, so 195,312 packets fill a millisecond. If the time per packet
+/// were rounded to whole nanoseconds, a long tail would be left.
 #[test]
 fn a_phase_of_packets_that_take_fractions_of_a_nanosecond_has_no_tail() {
     let text = r#"[link.a]
@@ -1545,8 +1546,7 @@ phase = "1ms"
     assert!(warnings.is_empty(), "{warnings}");
 }
 
-// ------------------------------------------------------------------------------------------- one
-// wrong input each
+// The tests below have one wrong value each.
 
 #[test]
 fn what_is_no_rate() {
@@ -2647,7 +2647,7 @@ phase = "1ms"
 fn a_slip_in_the_name_of_a_link() {
     let office = "[link.office]\nrate = \"20mbit\"\nscheduler = { kind = \"drr\" }\n\n";
     let traffic = "[traffic.x]\nlink = \"office\"\nflow = \"b\"\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n";
-    // Neither link requires what the file lacks: flows, sources, a rate.
+    // No missing flow, source or rate is reported for either link.
     let slip = format!(
         "{office}[link.office.flow.a]\nmatch = \"udp\"\n\n[link.ofice.flow.b]\nmatch = \"any\"\nquantum = \"2kB\"\n\n{traffic}"
     );
@@ -2663,8 +2663,8 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `ofice` is a link of its own, give it a `rate`
     "#]],
     );
-    // All of its flows, and a discipline that requires them; both directions; and the rate of one
-    // alone.
+    // Here the misspelt name has all flows, of a discipline that requires flows; then flows of both
+    // directions; then the rate of one direction alone.
     let all = "[link.office.up]\nrate = \"20mbit\"\nscheduler = { kind = \"virtual-links\" }\n\n[link.office.down]\nrate = \"30mbit\"\n\n\
                [link.offce.up.flow.b]\nmatch = \"any\"\nkind = \"A\"\nphase = \"5ms\"\n";
     errors(
@@ -2679,7 +2679,7 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `offce` is a link of its own, give it a `rate`
     "#]],
     );
-    // The rate itself is under the misspelt name.
+    // The rate itself is in the table with the misspelt name.
     errors(
         "[link.ofice]\nrate = \"20mbit\"\n\n[link.office.flow.b]\nmatch = \"any\"\n",
         expect![[r#"
@@ -2692,7 +2692,7 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `office` is a link of its own, give it a `rate`
     "#]],
     );
-    // Names that are not close, or both with rates, are separate links.
+    // If the names are not similar, or both links have rates, they are separate links.
     errors(
         &format!("{office}[link.home.flow.b]\nmatch = \"any\"\n"),
         expect![[r#"
@@ -3468,7 +3468,8 @@ to = "drop"
               = help: a rule before it matches every packet; put that one last
         "#]],
     );
-    // One rule for each direction takes all; a policer leaves some to the next rule.
+    // One rule in each direction takes all packets. A rule with a policer leaves some packets to
+    // the next rule.
     warnings(
         &format!(
             "{TWO}[[rule]]\ndirection = \"up\"\nto = \"slow\"\n\
@@ -3792,7 +3793,7 @@ size = "74B-1514B"
     );
 }
 
-/// Invalid connections, and a link without a rate.
+/// Invalid TCP connections, and a connection over a link with an unlimited rate.
 #[test]
 fn connections_that_cannot_be() {
     errors_of_link(
@@ -3882,7 +3883,7 @@ congestion = "reno"
     );
 }
 
-/// Acknowledgements return on the other direction, unless the source gives their delay.
+/// Acknowledgements return in the link's other direction, unless the source sets their delay.
 #[test]
 fn the_way_back_of_acknowledgements() {
     use falaj_traffic::source::Model;
@@ -3904,12 +3905,12 @@ fn the_way_back_of_acknowledgements() {
     );
 }
 
-/// Every scenario of the how-to on traffic, on a link that carries it.
+/// Every source of traffic in the how-to page is valid on a link that carries it.
 #[test]
 fn the_sources_of_the_book() {
     let page = include_str!("../../../../docs/how-to/traffic.md");
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    // A capture is a file, which the page does not contain.
+    // Examples with a capture are skipped, because the page does not contain the file.
     let whole: Vec<&str> = files
         .filter(|text| text.starts_with("[traffic.") && !text.contains("capture = "))
         .collect();
@@ -3930,7 +3931,7 @@ fn the_sources_of_the_book() {
     }
 }
 
-/// An error in a tree that is handed over whole is reported at its place.
+/// In a tree of flows that one discipline serves, an error is reported at its place.
 #[test]
 fn a_class_in_the_midst_of_a_tree() {
     errors(
@@ -4056,7 +4057,7 @@ fn dctcp_without_marks() {
     );
 }
 
-/// The first is shown in full, with the places of the others.
+/// Only the first of similar warnings is shown in full, with the lines of the others.
 #[test]
 fn many_warnings_that_are_alike() {
     let flow =

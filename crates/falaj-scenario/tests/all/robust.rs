@@ -1,4 +1,4 @@
-//! Any file is read, or refused with reasons.
+//! Any file is accepted, or refused with reasons.
 
 use falaj_scenario::{Severity, parse};
 use falaj_traffic::source::Model;
@@ -49,7 +49,7 @@ fn check(text: &str) {
     let _ = problems.render(true);
 }
 
-/// Text that a slip of the hand may leave in a file.
+/// Pieces of text that may be in a file by mistake.
 const SCRAPS: &[&str] = &[
     "\"",
     "'",

@@ -1,4 +1,4 @@
-//! Rules, valid and invalid, and their round trips.
+//! Valid and invalid match rules; a rule that is written and read again is the same.
 
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Net, Protocol, Version};
@@ -36,7 +36,7 @@ fn rules_are_read() {
     }
 }
 
-/// The alternatives of a rule, in the grammar.
+/// The alternatives of a rule, written as rules.
 fn apart(text: &str) -> Vec<String> {
     parse_match(text)
         .unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -84,7 +84,7 @@ fn lists_and_blocks_come_apart() {
         ["not udp not icmp", "not dport 53 not icmp"]
     );
     assert_eq!(apart("not not udp"), ["udp"]);
-    // Sides that contradict the rest are dropped.
+    // Sides of a block that contradict the rest of the rule are dropped.
     assert_eq!(apart("tcp ( src 10.0.0.0/8 or icmp )"), ["tcp src 10.0.0.0/8"]);
     assert_eq!(apart("src 10.0.0.0/8 ( src 10.1.0.0/16 or src 11.0.0.0/8 )"), ["src 10.1.0.0/16"]);
     assert_eq!(apart("( any or udp )").len(), 2);
@@ -165,7 +165,7 @@ fn networks_contain_their_addresses() {
     assert!(all.contains("2001:db8::1".parse().expect("an address")));
 }
 
-/// Packets of all kinds that the terms above tell apart.
+/// Packets of all kinds that the terms above distinguish.
 fn keys() -> Vec<Key> {
     let mut all = vec![Key::default()];
     for protocol in [Protocol::UDP, Protocol::TCP, Protocol::ICMP] {
@@ -223,7 +223,7 @@ proptest! {
         }
     }
 
-    /// A rule matches by the meaning of its words, in whatever way it is divided.
+    /// A rule matches the packets that its words describe, however it is divided into alternatives.
     #[test]
     fn blocks_mean_what_they_say(
         one in 0usize..6,
@@ -241,7 +241,7 @@ proptest! {
             4 => (format!("( ( {a} ) ( {b} ) or {c} )"), |a, b, c| (a && b) || c),
             _ => (format!("not ( not ( {a} ) not ( {b} ) ) ( any or {c} )"), |a, b, _| a || b),
         };
-        // If the parser reports that no packet can match, none does.
+        // If the parser reports that no packet can match, the rule must not match any packet.
         let matches = parse_match(&mean.0).unwrap_or_default();
         let take = |matches: &[Match], key: &Key| matches.iter().any(|m| m.takes(key));
         let [a, b, c] = [a, b, c].map(|text| parse_match(text).expect("a rule"));

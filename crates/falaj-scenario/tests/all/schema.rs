@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The part of JSON Schema that ours uses; any other word is a panic.
+/// A validator for the keywords of JSON Schema that falaj's schema uses. It panics at any other
+/// keyword.
 struct Validator {
     root: Value,
 }
@@ -15,7 +16,7 @@ impl Validator {
         Validator { root: falaj_scenario::reference::schema() }
     }
 
-    /// The errors of `it`, and their places.
+    /// The errors of the value `it`, with their places.
     fn errors(&self, it: &Value) -> Vec<String> {
         let mut out = Vec::new();
         self.check(&self.root, it, "", &mut out);
@@ -236,7 +237,7 @@ fn patterns_read_what_the_parser_reads() {
     for number in numbers {
         for unit in units {
             for text in [format!("{number}{unit}"), format!(" {number} {unit} ")] {
-                // A range or a fraction of the smallest unit is not a matter of form.
+                // A pattern cannot check that a value is a whole number of the smallest unit.
                 let form = |r: Result<(), falaj_scenario::Unreadable>| {
                     r.is_ok() || r.is_err_and(|e| e.what.contains("is not a whole number of"))
                 };
@@ -295,7 +296,8 @@ fn patterns_read_what_the_parser_reads() {
     }
 }
 
-/// `UPDATE_EXPECT=1 cargo test -p falaj-scenario` writes the pages.
+/// Compares the pages with the generated ones; `UPDATE_EXPECT=1 cargo test -p falaj-scenario`
+/// writes them.
 #[test]
 fn the_reference_pages_are_up_to_date() {
     use falaj_scenario::reference::{disciplines, markdown};

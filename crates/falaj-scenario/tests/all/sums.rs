@@ -1,5 +1,5 @@
-//! Sums of rates above the link's, in every discipline with rates: refused, or accepted with a
-//! warning and without the guarantee that they void.
+//! Flows' rates whose sum is above the link's rate, in every discipline with rates. They are
+//! refused, or accepted with a warning; then the guarantees that depend on the sum are void.
 
 use falaj_scenario::Severity;
 use falaj_sched::contract::params::Kind;
@@ -11,13 +11,13 @@ enum Sum {
     Refused,
     /// A warning, and some flow has no guarantee.
     Taken,
-    /// Not a sum: the rate is a cap, or proportional.
+    /// The sum does not matter: the rate is an upper limit, or proportional.
     NotOne,
 }
 use Sum::{NotOne, Refused, Taken};
 
 /// Discipline, key of a flow, other keys that such a flow needs, and the treatment of a sum above
-/// the link.
+/// the link's rate.
 const RATES: &[(&str, &str, &str, Sum)] = &[
     ("corr", "rate", "", Refused),
     ("drr+", "rate", "latency = \"low\"\nwindow = \"10ms\"", Refused),
@@ -54,7 +54,7 @@ fn scenario(kind: &str, key: &str, rate: &str, rest: &str) -> String {
 #[test]
 fn every_rate_of_every_discipline_is_here() {
     let known: Vec<(&str, &str)> = RATES.iter().map(|&(kind, key, ..)| (kind, key)).collect();
-    // Rates of stations are those of their radios.
+    // In `dcf`, the rate of a station is that of its radio.
     let others = ENTRIES.iter().filter(|e| e.kind != "dcf");
     let rates = others
         .flat_map(|e| e.flow.iter().filter(|p| p.kind == Kind::Rate).map(|p| (e.kind, p.name)));
@@ -73,7 +73,7 @@ fn a_sum_above_the_link_is_refused_or_reported_and_guarantees_nothing() {
                 let [problem] = errors.problems() else { panic!("{what}: {errors}") };
                 let said = errors.to_string();
                 assert_eq!(problem.severity, Severity::Error, "{what}: {said}");
-                // The message has the flow, the key, the amount, and the cure.
+                // The message must contain the flow, the key, the amount, and the cure.
                 assert!(problem.title.contains("flow `"), "{what}: {said}");
                 assert!(said.contains("mbit") || said.contains(" B"), "{what}: {said}");
                 assert!(!problem.help.is_empty(), "{what}: {said}");
@@ -111,7 +111,8 @@ fn what_fits_is_neither() {
     }
 }
 
-/// In trees the leaves count, and a flow's parts are compared with its own guarantee.
+/// In a tree that one discipline serves, the leaves count. Parts that another discipline serves are
+/// compared with the flow's own guarantee.
 #[test]
 fn below_a_flow_too() {
     let parts = |above: &str, rate: &str, below: &str| {
@@ -137,7 +138,7 @@ fn below_a_flow_too() {
     }
 }
 
-/// Traffic of a flow that certainly exceeds its envelope.
+/// A warning reports traffic of a flow that certainly exceeds its envelope.
 #[test]
 fn traffic_beyond_its_envelope_is_said() {
     let told = |traffic: &str| {

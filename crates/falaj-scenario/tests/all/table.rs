@@ -1,4 +1,4 @@
-//! The description of the keys is consistent.
+//! Checks that the descriptions of the keys are consistent.
 
 use falaj_scenario::keys::{FILE, Fallback, Holds, Key};
 use falaj_scenario::{parse_probability, parse_rate, parse_size, parse_span};
@@ -51,7 +51,8 @@ fn every_key_says_what_it_means_in_one_line() {
     for entry in ENTRIES {
         let keys: Vec<Key> = entry.scheduler.iter().map(Key::from).collect();
         walk(&keys, &mut |key| check(key));
-        // A flow's own keys and those of its discipline share a table.
+        // A flow's own keys and the keys of its discipline are in the same table, so their names
+        // must differ.
         let keys: Vec<Key> = falaj_scenario::keys::FLOW
             .iter()
             .copied()

@@ -1,4 +1,4 @@
-//! Quantities, valid and invalid, and their round trips.
+//! Valid and invalid quantities; a quantity that is written and read again is the same.
 
 use falaj_scenario::{
     parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,

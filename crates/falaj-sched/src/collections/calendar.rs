@@ -1,12 +1,13 @@
-//! A calendar: stores for each of a fixed number of entries the instant at which it is due, and
-//! finds the earliest; at equal instants the entry of lower index. The engine has one for its
-//! pipes, the simulator one for its sources, and a discipline for flows whose instants change with
-//! almost every packet.
+//! A calendar: stores for each of a fixed number of entries the instant at which the entry is due,
+//! and finds the earliest entry; at equal instants the entry with the lower index. The engine has a
+//! calendar for its pipes, and the simulator for its sources. Disciplines have one for flows whose
+//! instants change with almost every packet.
 //!
-//! It is a tournament tree: each inner node holds the earlier of the two below it. A change replays
-//! the games from its leaf to the root. The number of games is the depth of the tree, and no branch
-//! depends on the winner: random instants would cause a misprediction at every step of a heap. The
-//! nodes on the path are known beforehand, so with many entries several nodes are read in parallel.
+//! It is a tournament tree: each inner node holds the earlier of the two entries below it. A change
+//! repeats the comparisons (games) from its leaf to the root. The number of games is the depth of
+//! the tree. No branch depends on the winner, whereas in a heap random instants would cause a
+//! branch misprediction at every step. The nodes on the path are known beforehand, so with many
+//! entries the processor reads several nodes in parallel.
 
 use crate::units::time::{Span, Time};
 use alloc::vec;
@@ -19,7 +20,7 @@ const LATEST: Time = Time(u64::MAX - 1);
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// At most [`LATEST`], which stands for never.
+    /// The instant at which the entry is due. It is at most [`LATEST`], which means never.
     due: Time,
     thing: u64,
 }
@@ -49,8 +50,8 @@ impl Calendar {
         (first.due < LATEST).then_some((first.thing as usize, first.due))
     }
 
-    /// Makes room for `n` entries; new ones are not due. The size doubles, so adding entries one by
-    /// one takes constant time each on average.
+    /// Makes room for `n` entries; new entries are not due. The size doubles, so each added entry
+    /// takes constant time on average.
     pub fn grow(&mut self, n: usize) {
         let leaves = self.nodes.len() / 2;
         if n <= leaves {
@@ -61,9 +62,9 @@ impl Calendar {
         *self = more;
     }
 
-    /// The least `value` of the entries with a due time, which each value exceeds by `floor` or
-    /// more. It evaluates only entries that may have the least value; these are few if
-    /// all values are later than the due times by about the same.
+    /// The least `value` of the entries with a due time. Each entry's value must be later than its
+    /// due time by at least `floor`. Only entries that may have the least value are evaluated;
+    /// there are few of them if all values are later than the due times by about the same span.
     pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
         self.least_below(1, floor, Time::NEVER, &value)
     }
@@ -82,7 +83,7 @@ impl Calendar {
         if node >= self.nodes.len() / 2 {
             return best.min(value(thing as usize));
         }
-        // The earlier child first: it usually makes the other one unnecessary.
+        // The earlier child comes first: its value usually makes the other child unnecessary.
         let first = 2 * node + usize::from(self.nodes[2 * node].due > self.nodes[2 * node + 1].due);
         let best = self.least_below(first, floor, best, value);
         self.least_below(first ^ 1, floor, best, value)
@@ -94,7 +95,7 @@ impl Calendar {
         if due < LATEST { due } else { Time::NEVER }
     }
 
-    /// Entry `i` is no longer due.
+    /// Removes the due time of entry `i`, which is then not due.
     #[inline]
     pub fn clear(&mut self, i: usize) {
         self.set(i, Time::NEVER);
@@ -113,8 +114,8 @@ impl Calendar {
         // The winner so far stays in registers, so that values just written are not read again.
         while node > 1 {
             let other = self.nodes[node ^ 1];
-            // At equal instants the left entry wins. In 64 bits, since a wider comparison becomes a
-            // branch. It does not overflow.
+            // At equal instants the left entry wins. The comparison uses 64 bits, because the
+            // compiler turns a wider comparison into a branch. The sum does not overflow.
             let wins = other.due.0 < winner.due.0.wrapping_add((node & 1) as u64);
             winner.due = select_unpredictable(wins, other.due, winner.due);
             winner.thing = select_unpredictable(wins, other.thing, winner.thing);
@@ -147,7 +148,7 @@ mod tests {
                 plain[i] = due;
                 let least = (0..9).min_by_key(|&i| (plain[i], i)).map(|i| (i, plain[i]));
                 assert_eq!(calendar.first(), least.filter(|l| l.1 != Time::NEVER));
-                // Each entry's value is 5 later or more, that of even indices 9.
+                // Each value is 5 ns later than the due time, or 9 ns for odd indices.
                 let value = |i: usize| Time(plain[i].0.saturating_add(5 + 4 * (i as u64 % 2)));
                 let least = (0..9)
                     .filter(|&i| plain[i] != Time::NEVER)

@@ -1,4 +1,4 @@
-//! A set of flows as a bitmap, searched a word of 64 flows at a time.
+//! A set of flows as a bitmap. A search examines a word of 64 flows at a time.
 
 use crate::queues::queue::FlowId;
 use alloc::vec;
@@ -41,7 +41,7 @@ impl FlowSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// Members, lowest first.
+    /// The members in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(i, &word)| {
             let mut rest = word;
@@ -55,7 +55,7 @@ impl FlowSet {
         })
     }
 
-    /// The first member of both sets from `from` on and below `to`.
+    /// The first common member of both sets in `from..to`.
     #[inline]
     pub(crate) fn first_common(&self, other: &FlowSet, from: usize, to: usize) -> Option<FlowId> {
         if from >= to {
@@ -77,8 +77,7 @@ impl FlowSet {
         }
     }
 
-    /// Removes the members from `from` up to, but not including, `to` that are in `of` and not in
-    /// `but`.
+    /// Removes the members in `from..to` that are in `of` and not in `but`.
     #[inline]
     pub(crate) fn remove_range(&mut self, of: &FlowSet, but: &FlowSet, from: usize, to: usize) {
         if from >= to {

@@ -1,15 +1,15 @@
-//! A set of levels whose first member is found in a few steps, for any number of levels: 64 of them
+//! A set of levels. Its first member is found in a few steps for any number of levels: 64 levels
 //! share a word, and 64 words share a word of the tier above.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A set of numbers below a fixed one.
+/// A set of levels, numbered from 0 up to a fixed number.
 #[derive(Debug, Clone)]
 pub(crate) struct LevelSet {
-    /// The highest tier; the only one if there are at most 64 levels.
+    /// The highest tier, a single word. If there are at most 64 levels, there is no other tier.
     top: u64,
-    /// The lower tiers, the levels themselves first.
+    /// The lower tiers; the first is the levels themselves.
     tiers: Vec<Vec<u64>>,
 }
 

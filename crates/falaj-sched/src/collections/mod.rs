@@ -1,5 +1,5 @@
-//! Data structures keyed by flow: they find the earliest due time or the smallest tag, and hold
-//! sets of flows.
+//! Data structures indexed by flow: they find the flow with the earliest due time or the smallest
+//! tag, or hold sets of flows.
 
 pub mod calendar;
 pub(crate) mod flow_set;

@@ -1,5 +1,5 @@
-//! A heap of flows, ordered by key and then by flow, lowest first. A parent has four children, so
-//! the heap is half as deep as a binary heap, and the four are adjacent in memory.
+//! A heap of flows, ordered by key and then by flow number, lowest first. A parent has four
+//! children, which are adjacent in memory, so the heap is half as deep as a binary heap.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,8 @@ impl Entry {
         self.0 as u32
     }
 
-    /// Compares by the sign of the difference, as virtual times are compared.
+    /// Returns true if this entry comes before the other. The comparison uses the sign of the
+    /// difference, because virtual times wrap around.
     #[inline]
     pub(crate) fn before(self, other: Entry) -> bool {
         (self.0.wrapping_sub(other.0) as i128) < 0
@@ -67,7 +68,7 @@ impl Heap {
         Some((first.key(), first.flow()))
     }
 
-    /// Returns true if the first entry and the four below it are before `limit`.
+    /// Returns true if the keys of the first entry and of its four children are before `limit`.
     #[inline]
     pub(crate) fn has_five_before(&self, limit: u64) -> bool {
         let limit = Entry::new(limit, 0);
@@ -79,7 +80,8 @@ impl Heap {
     #[cold]
     pub(crate) fn has_many_before(&self, limit: u64) -> bool {
         let limit = Entry::new(limit, 0);
-        // For each level the siblings not yet examined of a group of four, down to 2^32 flows.
+        // For each level of the heap, the siblings of a group of four that are not examined yet.
+        // There are enough levels for 2^32 flows.
         let mut unseen = [const { 0..0 }; 18];
         unseen[0] = 0..self.0.len().min(1);
         let (mut level, mut found) = (0, 0);
@@ -110,13 +112,13 @@ impl Heap {
             }
             !before
         });
-        // Last parent first: the entries below each parent form a heap by then.
+        // The last parent comes first, so that the entries below each parent already form a heap.
         for at in (0..self.0.len().saturating_sub(1).div_ceil(4)).rev() {
             self.sink(at, self.0[at]);
         }
     }
 
-    /// Gives the first entry another key, no lower than its present one.
+    /// Gives the first entry another key, which must not be lower than its present key.
     #[inline]
     pub(crate) fn postpone_first(&mut self, key: u64) {
         if let Some(first) = self.0.first() {
@@ -124,7 +126,7 @@ impl Heap {
         }
     }
 
-    /// Puts `entry` at this place, or further down if entries below the place come before it.
+    /// Puts `entry` at this position, or further down if entries below the position come before it.
     #[inline]
     fn sink(&mut self, mut at: usize, entry: Entry) {
         let entries = &mut self.0[..];
@@ -138,7 +140,8 @@ impl Heap {
         entries[at] = entry;
     }
 
-    /// Removes `flow` from any position; examines all entries.
+    /// Removes `flow` from any position, and returns true if the heap contained it. Examines all
+    /// entries.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let at = self.0.iter().position(|e| e.flow() == flow);
         if let Some(at) = at {
@@ -153,8 +156,8 @@ impl Heap {
         if at == self.0.len() {
             return;
         }
-        // The last entry belongs near the end: the gap sinks to the bottom without comparisons with
-        // it, and the entry rises from there.
+        // The last entry fills the gap. As it usually belongs near the bottom, the gap first sinks
+        // to the bottom without comparisons with this entry, and then the entry rises from there.
         let entries = &mut self.0[..];
         while let Some((best, n)) = best_below(entries, at) {
             entries[at] = best;
@@ -179,12 +182,13 @@ impl Heap {
     }
 }
 
-/// The first of the children of a place, and its position. The choice among four takes no branch.
+/// The smallest child of the entry at a position, and the child's position. The choice among four
+/// takes no branch.
 #[inline(always)]
 fn best_below(entries: &[Entry], at: usize) -> Option<(Entry, usize)> {
     let child = 4 * at + 1;
     let Some(&[a, b, c, d]) = entries.get(child..child + 4) else {
-        // The last parent may have fewer than four.
+        // The last parent may have fewer than four children.
         let few = entries.get(child..)?.iter().zip(child..).map(|(&entry, n)| (entry, n));
         return few.reduce(|best, some| if some.0.before(best.0) { some } else { best });
     };

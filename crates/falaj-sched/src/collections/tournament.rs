@@ -1,16 +1,17 @@
-//! Flows ordered by their tags. Equal tags: the lowest flow first. O(log N) for each change,
-//! without allocation.
+//! Flows ordered by their tags; of equal tags, the flow with the lowest number is first. A change
+//! takes O(log N) time and allocates no memory.
 //!
-//! It is a tournament tree: flows are at places, two places play a game, two winners the next one.
-//! A change replays the games from its place up. No branch depends on the winner, while a heap
-//! mispredicts one at each level; and the opponents on the path are known beforehand. The depth
-//! follows the places in use, not the possible number of flows. New places are taken from the
-//! lowest on until a flow leaves; then the place that was left last is taken. When all flows have
-//! left, places start from the lowest again. A flow alone at the first place has no opponent.
+//! It is a tournament tree. Each flow has a place. Two neighbouring places are compared (a game),
+//! and two winners play the next game. A change repeats the games from its place up. No branch
+//! depends on the winner, whereas a heap causes a branch misprediction at each level; and the
+//! opponents on the path are known beforehand. The depth depends on the places in use, not on the
+//! possible number of flows. A new flow takes the place that was left last; if no place was left,
+//! it takes the lowest place that was never used. When all flows have left, the lowest place is
+//! used first again. A single flow at the first place has no opponent.
 //!
-//! WF2Q+ has a [heap](crate::collections::quad_heap): its flows change sides at each packet, and
-//! hardly any except the first is removed. A [calendar](crate::collections::calendar) has a place
-//! for each flow, and holds 64 bits for it.
+//! WF2Q+ has a [heap](crate::collections::quad_heap): its flows move between two heaps at each
+//! packet, and nearly always the first flow is removed. A [calendar](crate::collections::calendar)
+//! has a place for each possible flow, with a due time of 64 bits.
 
 use crate::queues::queue::FlowId;
 use crate::units::time::Time;
@@ -21,14 +22,14 @@ use core::hint::select_unpredictable;
 
 /// The ordering key of flows.
 pub(crate) trait Tag: Ord + Copy {
-    /// No tag comes after it.
+    /// The largest tag: no tag comes after it.
     const LAST: Self;
 
-    /// The tag itself, limited to the last one.
+    /// The tag itself, or `LAST` if it is larger.
     fn in_range(self) -> Self;
 
-    /// Returns true if this tag comes before the other; at equality, if `tie` is set. Implemented
-    /// by an addition, without a branch and without overflow.
+    /// Returns true if this tag comes before the other. For equal tags it returns `tie`.
+    /// Implemented by an addition, without a branch and without overflow.
     fn is_before(self, other: Self, tie: bool) -> bool;
 }
 
@@ -102,15 +103,16 @@ impl<A: Tag, B: Tag> Tag for (A, B) {
     }
 }
 
-/// The place of a flow that has none.
+/// The place of a flow that is not in the tournament.
 const OUT: u32 = u32::MAX;
-/// Flag of a free place; the rest is the place that was left before it.
+/// Flag in `Seat::flow` for a free place. The other bits are the place that was left before this
+/// one.
 const FREE: u32 = 1 << 31;
-/// No earlier place was left.
+/// Value of these bits if no other place was left before.
 const END: u32 = FREE - 1;
 
-/// A flow with its tag, or a free place with the last tag. Packed without padding: with many flows
-/// more of them fit in a cache.
+/// The contents of a place: a flow with its tag, or the largest tag if the place is free. The
+/// struct is packed without padding, so that more of them fit in a cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 struct Seat<K> {
@@ -118,22 +120,23 @@ struct Seat<K> {
     flow: u32,
 }
 
-/// Flows, each with a tag of type `K`, the smallest first.
+/// Flows, each with a tag of type `K`, ordered by tag.
 #[derive(Debug, Clone)]
 pub(crate) struct Tournament<K: Copy> {
-    /// The occupant of each place, and after them a place that is always free.
+    /// The contents of each place, and after the last one a place that is always free.
     seats: Vec<Seat<K>>,
-    /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or
-    /// between two places if that is `games` or more; places 0 and 1 are at the end, as if they had
-    /// won a game before.
+    /// The place that won each game. Game `i` is between the winners of the games `2 i` and `2 i +
+    /// 1`. From `2 i >= games` on it is between two places; places 0 and 1 are at the end, as if
+    /// they had won a game before.
     winners: Vec<u32>,
     games: usize,
-    /// The last game, between the places in use; `games` if only the first place is in use.
+    /// The last game, whose winner is the first of all places in use; `games` if only the first
+    /// place is in use.
     last: usize,
     /// The place of each flow, or `OUT`.
     places: Vec<u32>,
     number: u32,
-    /// The place that was left last, and the first place that was never taken.
+    /// The free place that was left last. The next field is the lowest place that was never used.
     left: u32,
     unused: u32,
 }
@@ -154,8 +157,8 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Makes room for this number of flows, if that is more. The size doubles, so adding flows one
-    /// by one takes constant time each on average.
+    /// Makes room for this number of flows, if there is less room. The size doubles, so each added
+    /// flow takes constant time on average.
     pub(crate) fn grow(&mut self, flows: usize) {
         if flows <= self.places.len() {
             return;
@@ -231,14 +234,15 @@ impl<K: Tag> Tournament<K> {
         }
         self.number -= 1;
         if self.number == 0 {
-            // Games that a free place has won need no update: they do not affect later flows.
+            // Games that a free place has won are not updated: they do not affect flows that enter
+            // later.
             self.seats[place as usize] = Seat { tag: K::LAST, flow: FREE };
             (self.left, self.unused, self.last) = (END, 0, self.games);
             return;
         }
         self.play(place, Seat { tag: K::LAST, flow: self.left | FREE });
         self.left = place;
-        // A last game with only one side in use is dropped.
+        // If only one side of the last game is still in use, the game is left out.
         while self.last < self.games
             && self.seats[self.winners[2 * self.last + 1] as usize].flow >= FREE
         {
@@ -246,7 +250,7 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Takes a free place, and includes it in the tournament.
+    /// Returns a free place, which from now on takes part in the games.
     #[inline]
     fn enter(&mut self) -> u32 {
         let mut place = self.left;
@@ -265,7 +269,7 @@ impl<K: Tag> Tournament<K> {
         place
     }
 
-    /// Replays the games of a place whose occupant or tag has changed.
+    /// Sets the contents of a place, and repeats its games.
     #[inline]
     fn play(&mut self, place: u32, seat: Seat<K>) {
         let was_first = self.winner() == place;
@@ -280,7 +284,7 @@ impl<K: Tag> Tournament<K> {
             best.flow = select_unpredictable(wins, other.flow, best.flow);
             let before = core::mem::replace(&mut self.winners[game], winner);
             if !was_first && before == winner && winner != place {
-                // The winner is another place, as before, so its later games do not change.
+                // The winner is the same other place as before, so the later games do not change.
                 break;
             }
             rival = self.winners[game ^ 1];
@@ -294,7 +298,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Compared with an ordered set, through random changes: few flows and many in turn.
+    /// Compares with an ordered set after random changes; phases with few flows and with many flows
+    /// alternate.
     #[test]
     fn the_first_is_the_smallest_tag_of_the_lowest_flow() {
         for flows in [1, 2, 5, 20, 33] {

@@ -1,11 +1,11 @@
-//! Breaches of the contract by the discipline of a library, in the form that reports show.
+//! Breaches of the contract by a library's discipline, as reports show them.
 
 use crate::units::time::Time;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A breach of the contract by a library's discipline, and the replacement that served instead.
+/// A breach of the contract by a library's discipline, and the packets that were sent without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     /// The library's name in the scenario.
@@ -16,12 +16,12 @@ pub struct Breach {
     pub at: Time,
     /// Number of instances that broke the contract.
     pub times: u64,
-    /// Packets sent since then by the replacement, in which flows take turns.
+    /// Packets sent since then without the library: the flows take turns.
     pub instead: u64,
 }
 
 impl Breach {
-    /// Adds it to a list; equal breaches are merged.
+    /// Adds the breach to a list. Equal breaches are merged.
     pub fn join(self, all: &mut Vec<Breach>) {
         match all
             .iter_mut()

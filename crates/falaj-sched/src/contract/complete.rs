@@ -5,7 +5,7 @@ use crate::contract::guarantee::Guarantees;
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 
 /// A discipline with its hooks and guarantees, from which a scheduler can be built. It is
-/// implemented for each type with the four traits, never by hand.
+/// implemented automatically for each type with the four traits.
 #[diagnostic::on_unimplemented(
     note = "a discipline has `Discipline`, `Guarantees`, `QueueHooks` and `MediumHooks`; where it \
             needs none of the hooks: `impl QueueHooks for {Self} {{}}`"

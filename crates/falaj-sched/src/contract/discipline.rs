@@ -1,20 +1,21 @@
 //! The contract between a discipline and the pipe that calls it.
 //!
-//! A discipline decides which head goes on the link next, or that no packet may be sent before an
-//! instant. Time is an argument; a discipline never reads a clock. The pipe guarantees the
-//! following:
+//! A discipline decides which queue's head is transmitted next, or that no packet may be sent
+//! before an instant. Time is an argument; a discipline never reads a clock. The pipe guarantees
+//! the following:
 //!
 //! - It calls [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
 //!   the instant of an earlier [`Decision::NotBefore`], and when a packet arrives at a free link.
-//!   It never calls it while a packet is on the wire.
+//!   The pipe never calls it while a packet is on the wire.
 //! - At equal times transmission ends come first, then timers, then arrivals.
 //! - The packet in service stays at the head of its queue until its transmission ends, and counts
-//!   in the queue's length. So a discipline can find a flow empty only in the `next` after that
-//!   end, not in `on_transmit`. (A reset of the deficit at the start of a flow's last transmission
-//!   breaks the bound of DRR.)
-//! - On a free link `next` may be called any number of times: before the instant that it named,
-//!   long after it, or twice. Only arrivals, transmissions and the discipline's own instants change
-//!   its decision. Random numbers are drawn [elsewhere](crate::contract::hooks::MediumHooks::seed).
+//!   in the queue's length. So a discipline sees that a flow is empty only in the call of `next`
+//!   after that end, not in `on_transmit`. (A reset of the deficit at the start of a flow's last
+//!   transmission breaks the bound of DRR.)
+//! - On a free link `next` may be called any number of times: before the instant that it returned,
+//!   long after this instant, or twice. Only arrivals, transmissions and the discipline's own
+//!   instants change its decision. Random numbers are drawn
+//!   [elsewhere](crate::contract::hooks::MediumHooks::seed).
 
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
@@ -31,27 +32,27 @@ pub enum Decision {
     /// No packet may be sent before this instant, which is later than now. The pipe calls
     /// [`Discipline::next`] again then, or when a packet arrives.
     NotBefore(Time),
-    /// There is no packet to send until one arrives.
+    /// There is no packet to send until another packet arrives.
     Idle,
 }
 
-/// Decides which queued packet goes on the link next.
+/// Decides which queued packet is transmitted next.
 ///
-/// Each discipline also states its [guarantees](crate::contract::guarantee::Guarantees), and has
+/// Each discipline also implements its [guarantees](crate::contract::guarantee::Guarantees), and
 /// the [hooks](crate::contract::hooks), most of which do nothing.
 pub trait Discipline: Send + Sized {
-    /// State of each flow. State and tag of up to 16 bytes together fit into the queue's cache
-    /// line; up to 80 bytes fit into two cache lines.
+    /// State of each flow. If state and tag together have up to 16 bytes, they are in the same
+    /// cache line as the queue; up to 80 bytes fit into two cache lines.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
     /// Data that a packet carries from its arrival on; `()` for most disciplines.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;
 
-    /// True if it sees packets at their [arrival](Discipline::arrived), which is not called
-    /// otherwise.
+    /// True if the discipline sees packets at their [arrival](Discipline::arrived). Otherwise
+    /// `arrived` is not called.
     ///
-    /// Above a flow that another discipline divides, arrivals are not visible, so a discipline that
-    /// sees them is refused there. A discipline that tags packets but leaves this false does not
-    /// compile into a scheduler.
+    /// If another discipline divides a flow, the arrivals of that flow's packets are not visible
+    /// here, so a discipline that sees arrivals is then refused. A discipline that tags packets but
+    /// leaves this false does not compile into a scheduler.
     ///
     /// ```compile_fail
     /// # use falaj_sched::contract::discipline::{Decision, Discipline};
@@ -94,14 +95,15 @@ pub trait Discipline: Send + Sized {
     /// empty queues.
     fn start(&mut self, flows: &mut Flows<Self::State, Self::Tag>);
 
-    /// Instead of [`start`](Discipline::start): takes over from `old`, a discipline of the same
-    /// kind with another setup, at `now`. The flows are as `old` left them, with packets queued and
-    /// perhaps one on the wire, which `old` took; flows beyond those of `old` are new and empty. No
-    /// packet is lost, and debts and credits of flows are kept, within the limits of the new setup.
+    /// Takes over from `old`, a discipline of the same kind with another setup, at `now`; it is
+    /// called instead of [`start`](Discipline::start). The flows are in the state in which `old`
+    /// left them: packets may be queued, and one that `old` chose may be on the wire. Flows beyond
+    /// those of `old` are new and empty. No packet is lost, and debts and credits of flows are
+    /// kept, within the limits of the new setup.
     fn migrate_from(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
-    /// Returns true if it may [migrate from](Discipline::migrate_from) `old`. Otherwise it receives
-    /// the waiting packets as a discipline of another kind does.
+    /// Returns true if this discipline may [migrate from](Discipline::migrate_from) `old`.
+    /// Otherwise it receives the waiting packets like a discipline of another kind.
     fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
@@ -115,9 +117,9 @@ pub trait Discipline: Send + Sized {
         tag
     }
 
-    /// A packet of `bytes` is about to join the queue of `f`; returns the tag that it carries from
-    /// now on. [`ready`](Discipline::ready) follows if it is the head. Called only if
-    /// [`SEES_ARRIVALS`](Discipline::SEES_ARRIVALS) is set.
+    /// Called before a packet of `bytes` joins the queue of `f`; returns the tag that the packet
+    /// carries from now on. [`ready`](Discipline::ready) follows if the packet is the head. Called
+    /// only if [`SEES_ARRIVALS`](Discipline::SEES_ARRIVALS) is set.
     #[inline]
     fn arrived(
         &mut self,
@@ -130,19 +132,19 @@ pub trait Discipline: Send + Sized {
         Self::Tag::default()
     }
 
-    /// Flow `f` had no packet and now has a head.
+    /// Called when flow `f`, which had no packet, has a head.
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
-    /// The head of `f` was replaced or removed without being transmitted.
+    /// Called when the head of `f` was replaced or removed without being transmitted.
     fn head_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }
 
-    /// Decides what the link does now, and charges nothing: called again in the same state, it
-    /// returns the same decision. `flows` has the head of each queue and its length in packets and
-    /// bytes, even if another discipline divides the flow; a discipline that compares lengths here
-    /// need not [see arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission time of a
-    /// packet.
+    /// Decides what the link does now. It charges no flow: called again in the same state, it
+    /// returns the same decision. `flows` has each queue's head, and its length in packets and
+    /// bytes, even if another discipline divides the flow. So a discipline that only compares
+    /// lengths need not [see arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission
+    /// time of a packet.
     fn next(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -150,11 +152,12 @@ pub trait Discipline: Send + Sized {
         wire: &Wire,
     ) -> Decision;
 
-    /// The head of `f` goes on the wire: the moment to charge for it.
+    /// Called when the transmission of the head of `f` begins. At this moment the discipline
+    /// charges the flow for the packet.
     fn on_transmit(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
 
-    /// Returns true if another flow may reuse the index of this empty flow, with fresh state: only
-    /// if it has neither debt nor credit.
+    /// Returns true if another flow may reuse the index of this empty flow, with new state. That is
+    /// allowed only if the flow has neither debt nor credit.
     fn is_reusable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
         let _ = (flows, f, now);
         true

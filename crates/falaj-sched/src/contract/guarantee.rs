@@ -1,4 +1,4 @@
-//! The guarantees that a discipline gives to a flow: formula, source and condition.
+//! The guarantees that a discipline gives to a flow, with formulas, sources and conditions.
 
 use crate::contract::discipline::Discipline;
 use crate::contract::no_guarantee::NoGuarantee;
@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 /// The flows whose guarantees break if packets are dropped after they were queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropImpact {
-    /// No flow's.
+    /// No flow's guarantee breaks.
     Nobody,
-    /// The guarantee of the packets' own flow.
+    /// Only the guarantee of the packets' own flow breaks.
     Own,
-    /// The guarantees of all flows.
+    /// The guarantees of all flows break.
     All,
 }
 
@@ -26,22 +26,23 @@ pub trait Guarantees: Discipline {
     /// The guarantee of flow `f` of the scenario.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee>;
 
-    /// The curve of flow `f` for service in turns, if it is known. Delay bounds of flows that
-    /// conform to an envelope may be smaller with it.
+    /// The service curve of flow `f` as a staircase of turns, if it is known. With it, delay bounds
+    /// of flows that conform to an envelope may be smaller.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
     }
 
-    /// Limits on the visits of flow `f`, if flows share the link by visits. Bounds from the
-    /// envelopes of some of its rivals follow.
+    /// Limits on the visits of flow `f`, if flows share the link by visits. From these limits and
+    /// the envelopes of some other flows, bounds can be computed.
     fn visits(&self, f: FlowId) -> Option<VisitLimits> {
         let _ = f;
         None
     }
 
-    /// The flows whose packets may leave before those of `f`: all of them in any order, unless
-    /// overridden. Bounds from the envelopes of these flows follow.
+    /// The rank that decides which flows' packets may leave before those of `f`. By default all
+    /// flows have the same rank. From this and the envelopes of these flows, bounds can be
+    /// computed.
     fn precedence(&self, f: FlowId) -> Precedence {
         let _ = f;
         Precedence::default()
@@ -54,35 +55,35 @@ pub trait Guarantees: Discipline {
         None
     }
 
-    /// The phase of flow `f`, if the flows take turns in phases in which no other flow sends. Mean
-    /// delays follow.
+    /// The phase of flow `f`, if the flows take turns in phases in which no other flow sends. From
+    /// it, mean delays can be computed.
     fn phase(&self, f: FlowId) -> Option<RingPhase> {
         let _ = f;
         None
     }
 
-    /// The condition, beside a backlog, for the rate that [`service`](Guarantees::service)
+    /// The condition, in addition to a backlog, for the rate that [`service`](Guarantees::service)
     /// guarantees.
     fn rate_condition(&self) -> Option<RateCondition> {
         None
     }
 
-    /// The flows whose guarantee breaks if queue management drops packets that were already queued.
+    /// The flows whose guarantees break if queue management drops packets that were already queued.
     fn harm_of_drops(&self) -> DropImpact {
-        // A discipline that sees arrivals has counted the packets that are dropped later.
+        // A discipline that sees arrivals has already counted the packets that are dropped later.
         if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
     }
 
-    /// Largest difference between the delays of two packets of `f`, counted from their first
-    /// arrival at a chain of such links.
+    /// Bound on the difference between the delays of two packets of `f`, if they pass a chain of
+    /// links with this discipline; delays count from the arrival at the first link.
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let _ = f;
         None
     }
 
     /// Returns true if the rate that [`service`](Guarantees::service) guarantees holds over any
-    /// interval in which the flow is backlogged, not only from the start of the backlog on. Only
-    /// such a flow is a server that can give guarantees in turn (a strict service curve).
+    /// interval in which the flow is backlogged, not only from the start of the backlog on (a
+    /// strict service curve). Only such a flow can have parts with guarantees of their own.
     fn serves_strictly(&self) -> bool {
         false
     }
@@ -93,22 +94,21 @@ pub trait Guarantees: Discipline {
         Settling::Unknown
     }
 
-    /// Returns true if its flows must be queues, and may not be divided by other disciplines. That
-    /// is so if it [sees arrivals](Discipline::SEES_ARRIVALS), which are not visible above a
-    /// division.
+    /// Returns true if no other discipline may divide the flows. That is so if this discipline
+    /// [sees arrivals](Discipline::SEES_ARRIVALS), which are not visible if a flow is divided.
     fn only_over_queues(&self) -> bool {
         Self::SEES_ARRIVALS
     }
 
-    /// The reason why it can divide a link only, and not a flow of another discipline; `None` for
-    /// most.
+    /// The reason why the discipline can only divide a link, and not a flow of another discipline;
+    /// `None` if it can divide both, as most disciplines can.
     fn only_on_a_link(&self) -> Option<&'static str> {
         None
     }
 
-    /// The guarantee of flow `f` if this discipline serves a flow of another discipline instead of
-    /// a link. The guarantee `server` of that flow [holds over any interval of
-    /// backlog](Guarantees::serves_strictly); this discipline was built for its rate.
+    /// The guarantee of flow `f` if this discipline divides a flow of another discipline instead of
+    /// a link. `server` is the guarantee of that divided flow; it [holds over any interval of
+    /// backlog](Guarantees::serves_strictly), and this discipline was built for its rate.
     fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         let _ = (f, server);
         Err(NoGuarantee("no bound is known for this discipline below another".into()))
@@ -118,23 +118,23 @@ pub trait Guarantees: Discipline {
 /// A guarantee to one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantee {
-    /// A flow that stays backlogged gets at least this rate after `latency`, counted in packets
-    /// whose last bit has left; under some disciplines on a [further
+    /// A flow that stays backlogged gets at least this rate after `latency`. Only packets whose
+    /// last bit has left count. Some disciplines have a [further
     /// condition](crate::contract::guarantee::Guarantees::rate_condition).
     pub rate: Rate,
-    /// The latency of the rate-latency service curve.
+    /// The latency of the service curve, which is a rate after a latency.
     pub latency: Span,
     /// Formula and source of the rate.
     pub rate_formula: &'static str,
     /// Bound on the time of a packet from its last bit in to its last bit out, if it is queued.
     pub delay: Bound,
-    /// Further bounds: tighter ones under a condition, or looser and older ones.
+    /// Further bounds, which are tighter under a condition, or looser and from older sources.
     pub others: Vec<Bound>,
 }
 
 impl Guarantee {
-    /// This guarantee with the latency and all delays longer by `by`, as on a device-paced
-    /// link, where a packet waits behind those that the device already holds.
+    /// This guarantee with the latency and all delays longer by `by`, as on a device-paced link:
+    /// there a packet waits behind the packets that the device already holds.
     #[must_use]
     pub fn later(self, by: Span) -> Guarantee {
         let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
@@ -142,10 +142,11 @@ impl Guarantee {
         Guarantee { latency: self.latency + by, delay: later(self.delay), others, ..self }
     }
 
-    /// The guarantee of a discipline whose bounds count only the work that a server of constant
-    /// rate does before a packet has left. Behind a server that does the same work with `latency`
-    /// added, in any interval, all of it is that much later (Le Boudec and Thiran 2001, theorem
-    /// 1.4.2 for a rate-latency server).
+    /// This guarantee with `latency` added to all delays, for a discipline that divides a flow. The
+    /// discipline's bounds must count only the work that a server of constant rate does before a
+    /// packet has left. If the server does the same work in any interval with the additional
+    /// latency, all of the work is later by that latency (Le Boudec and Thiran 2001, theorem 1.4.2
+    /// for a rate-latency server).
     pub(crate) fn after(self, latency: Span) -> Guarantee {
         let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
         let condition = "packets that found room; C is the rate guaranteed above, and the latency \
@@ -159,18 +160,18 @@ impl Guarantee {
     }
 }
 
-/// A service curve of a flow that is served in turns, more precise than a rate and a latency.
-/// Counted from the beginning of any backlog, the packet that ends with the `n`-th byte of the flow
-/// has left when this curve reaches `n`.
+/// A service curve of a flow that is served in turns, which is more precise than a rate and a
+/// latency. Time and bytes count from the beginning of any backlog: the packet that ends with the
+/// flow's `n`-th byte has left when the curve reaches `n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaircaseCurve {
     /// Rate of service within a turn.
     pub rate: Rate,
     /// Time until the first turn begins.
     pub latency: Span,
-    /// The first turns, each with the number of its repetitions.
+    /// The first turns, each with the number of times that it occurs.
     pub first: Vec<(u64, StairTurn)>,
-    /// The turns that follow, in order and then again from the beginning; not empty.
+    /// The turns after the first ones. They repeat in this order without end; not empty.
     pub cycle: Vec<StairTurn>,
 }
 
@@ -179,68 +180,70 @@ pub struct StaircaseCurve {
 pub struct StairTurn {
     /// Bytes that the flow sends in the turn.
     pub bytes: u64,
-    /// Bytes that other flows send at the link's rate until the next turn.
+    /// Bytes that other flows send at the link's rate before the flow's next turn.
     pub others: u64,
     /// Additional time until the next turn.
     pub idle: Span,
 }
 
-/// Limits on the visits of a flow. From the beginning of a backlog on, its first `S` bytes need at
-/// most `m = ceil(S / quantum)` visits, and until the last of them has left, any other flow `j`
-/// sends at most `m quantum_j + carried_j` bytes.
+/// Limits on the visits of a flow. From the beginning of a backlog on, the flow's first `S` bytes
+/// need at most `m = ceil(S / quantum)` visits. Until the last of these bytes has left, any other
+/// flow `j` sends at most `m quantum_j + carried_j` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitLimits {
-    /// Bytes that each visit adds, not zero.
+    /// Bytes that each visit adds; above zero.
     pub quantum: u64,
-    /// Bound on the bytes that the flow has carried over from earlier visits.
+    /// Bound on the bytes that the flow carries over from earlier visits.
     pub carried: u64,
 }
 
 /// The phase of a flow in a ring of phases, which follow one another in the order of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPhase {
-    /// The longest time of the phase. A packet is sent in it if it fits in the rest.
+    /// The longest time of the phase. A packet is sent in the phase if it fits in the rest of it.
     pub length: Span,
-    /// True if the phase goes on while the flow has no packet; false if it ends then.
+    /// True if the phase continues while the flow has no packet; false if it then ends.
     pub stays_empty: bool,
     /// True if the phase ends when the next packet does not fit in the rest.
     pub skips_tail: bool,
 }
 
-/// The place of a flow among the flows of a work-conserving link. While the flow has packets, any
-/// packet of a flow whose rank is the same or lower may be served before them. Flows of higher
-/// ranks together send no more than `once` bytes.
+/// The rank of a flow among the flows of a work-conserving link. While the flow has packets, any
+/// packet of a flow with the same or a lower rank number may be served before them. Flows with
+/// higher rank numbers together send at most `once` bytes before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Precedence {
     /// Rank 0 is served first.
     pub rank: u32,
-    /// Bytes that flows of higher ranks still send after the link began to serve this rank.
+    /// Bytes that flows with higher rank numbers still send after the link has begun to serve this
+    /// rank.
     pub once: u64,
-    /// The flow has this rank while it keeps to this limit, and the discipline lets no packet
-    /// beyond it pass at this rank; `None`: in any case.
+    /// The flow has this rank only while it keeps to this limit, and the discipline serves no
+    /// packet beyond the limit at this rank; `None` if the flow always has this rank.
     pub contract: Option<ArrivalWindow>,
 }
 
-/// A limit on arrivals: at most `bytes` in any window `(t - length, t]`.
+/// A limit on arrivals: at most `bytes` arrive in any window `(t - length, t]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrivalWindow {
     /// The most bytes that a window holds.
     pub bytes: u64,
-    /// The length of a window, not zero.
+    /// The length of a window; above zero.
     pub length: Span,
 }
 
-/// The condition, beside a backlog, for a guaranteed rate.
+/// The condition, in addition to a backlog, for a guaranteed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateCondition {
-    /// The rate counts from an instant at which the flow owes nothing: a flow that became empty may
-    /// have been served a packet before its time.
+    /// The rate counts from an instant at which the flow owes nothing. A flow that has become empty
+    /// may owe service, because one of its packets was sent before its time.
     OwesNothing,
-    /// As before, and more than two of the largest packets are queued all the time. It applies to
-    /// disciplines that stamp packets at their arrival and send them at most `L/C` after their
-    /// stamps: then the next packet arrives before the stamps have run out (own derivation). With
-    /// fewer packets it may arrive later, and the flow loses the service that it did not use until
-    /// then.
+    /// The flow owes nothing, and all the time more bytes of it are queued than two largest packets
+    /// have. The condition applies to disciplines that assign a time stamp to each packet at its
+    /// arrival, and send the packet at most `L/C` after its stamp; `L` is the largest packet, `C`
+    /// the link's rate. Under the condition, the next packet arrives before the latest stamp is
+    /// reached (own derivation). If fewer bytes are queued, the next packet may arrive after that,
+    /// and the flow loses the service that it did not use in the meantime.
     Queued,
 }
 
@@ -256,16 +259,17 @@ impl RateCondition {
     }
 }
 
-/// Delay of packets beyond their guarantee after a change of shares, rates or flows, until the link
-/// has been idle; in addition to the packet on the wire at the change. Each value was derived and
-/// attacked (`docs/decisions/0008-change-by-succession.md`).
+/// Delay of packets beyond their guarantee after a change of weights, rates or flows, until the
+/// link has been idle. The packet on the wire at the change adds to it. Each value was derived, and
+/// attacked by simulations that search for a violation
+/// (`docs/decisions/0008-change-by-succession.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// Unknown: until the link has been idle nothing is guaranteed.
+    /// The delay is unknown: until the link has been idle, nothing is guaranteed.
     Unknown,
-    /// The time of this number of the largest packets at the flow's own rate: `n L/r`.
+    /// The time of `n` largest packets of length `L` at the flow's guaranteed rate `r`: `n L/r`.
     OwnPackets(u32),
-    /// The time of a largest packet of each flow on the link: `N L/C`.
+    /// The time of a largest packet of each of the `N` flows at the link's rate `C`: `N L/C`.
     PacketOfEach,
 }
 
@@ -285,10 +289,11 @@ impl Settling {
     }
 }
 
-/// A curve of two pieces that defines deadlines. Take the curve from some instant before the packet
-/// arrived: the packet has left at most `late` after the curve reaches all bytes that its flow has
-/// sent since, the packet included. So a flow that conforms to an envelope waits at most the
-/// horizontal distance from the envelope to the curve, plus `late`.
+/// A curve of two pieces that defines deadlines. For each packet there is an instant, not after its
+/// arrival, at which the curve begins. The packet has left at most `late` after the curve reaches
+/// the number of bytes that have arrived in its flow since then, including the packet. So packets
+/// of a flow that conforms to an envelope wait at most for the horizontal distance from the
+/// envelope to the curve, plus `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Slope of the first piece.
@@ -302,8 +307,9 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Packets leave at most `late` after the deadlines of this curve. If the curve begins slowly,
-    /// only its second line is used: its deadlines are later by the distance that it is behind.
+    /// Deadlines by a curve of a first rate, its time, and a second rate. Packets leave at most
+    /// `late` after them. If the first rate is the lower one, only a line of the second rate is
+    /// used, and `late` grows by the time that the curve is `behind` this line.
     pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
         match first > rate && time > Span::ZERO {
             true => Deadlines { first, time, rate, late },
@@ -317,7 +323,7 @@ impl Deadlines {
     }
 }
 
-/// Distance by which a curve that begins slowly is behind a line of its second slope.
+/// Time by which a curve whose first rate is the lower one is later than a line of the second rate.
 pub(crate) fn behind(first: Rate, time: Span, rate: Rate) -> Span {
     let missing = u128::from(rate.0.saturating_sub(first.0)) * u128::from(time.0);
     Span(u64::try_from(missing.div_ceil(rate.0.into())).unwrap_or(u64::MAX))
@@ -330,7 +336,7 @@ pub struct Bound {
     pub delay: Span,
     /// The formula, named as in its source.
     pub formula: &'static str,
-    /// The condition under which it holds.
+    /// The condition under which the bound holds.
     pub condition: &'static str,
 }
 
@@ -342,7 +348,7 @@ pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {
     }
 }
 
-/// Refuses a link without a rate: `what` needs one to divide.
+/// Refuses a link with an unlimited rate, for the discipline `what`, which needs a rate to divide.
 pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), ConfigError> {
     if setup.rate.is_unlimited() {
         return Err(ConfigError {
@@ -355,7 +361,7 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Confi
     Ok(())
 }
 
-/// Refuses flows' queues that have no room for a packet of the largest size.
+/// Returns an error for each flow whose queue has no room for a packet of the largest size.
 pub(crate) fn without_room(setup: &Setup) -> Vec<ConfigError> {
     let flows = setup.flows.iter().enumerate();
     flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
@@ -367,7 +373,8 @@ pub(crate) fn room_for_one(setup: &Setup) -> Result<(), ConfigErrors> {
     ConfigErrors::of(without_room(setup))
 }
 
-/// Checks that one limit, of `flow` or of the scheduler, admits a packet of the largest size.
+/// Checks that a queue's limit admits a packet of the largest size. The limit is that of `flow`, or
+/// of the scheduler without a `flow`.
 pub(crate) fn admits_one(
     setup: &Setup,
     limit: Limit,

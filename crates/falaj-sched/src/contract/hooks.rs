@@ -13,34 +13,37 @@ use crate::units::time::{Span, Time};
 pub enum DropCause {
     /// The discipline decided to drop it.
     Answered,
-    /// Another packet needed the room, and the head was not on the wire.
+    /// Another packet needed the room. The packet was the head of its queue, and was not on the
+    /// wire.
     Head,
-    /// Another packet needed the room, and the head was on the wire: the one behind it was dropped.
+    /// Another packet needed the room. The head of the queue was on the wire, so the packet behind
+    /// it was dropped.
     BehindHead,
 }
 
 /// Hooks of disciplines that have their own queues, manage queues, read labels, or account for
 /// packets that are dropped.
 pub trait QueueHooks: Discipline {
-    /// The label of the packet that arrives next, if [labels are used](QueueHooks::wants_labels).
+    /// Receives the label of the packet that arrives next, if the discipline [wants
+    /// labels](QueueHooks::wants_labels).
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
     }
 
-    /// Returns true if it reads labels; every discipline that manages queues does.
+    /// Returns true if the discipline reads labels, as every discipline that manages queues does.
     #[inline]
     fn wants_labels(&self) -> bool {
         self.manages_queues()
     }
 
-    /// `Some`: all flows share a single queue with this limit.
+    /// The limit of the single queue that all flows share; `None` if flows have separate queues.
     fn shared_queue(&self) -> Option<Limit> {
         None
     }
 
-    /// `Some`: it has this number of queues of its own, independent of the flows, each with this
-    /// limit.
+    /// The number of the discipline's own queues, and the limit of each; `None` if it uses the
+    /// flows' queues.
     fn own_queues(&self) -> Option<(usize, Limit)> {
         None
     }
@@ -51,24 +54,25 @@ pub trait QueueHooks: Discipline {
         if self.shared_queue().is_some() { FlowId(0) } else { flow }
     }
 
-    /// Returns true if its own queues together are full.
+    /// Returns true if the discipline's own queues together are full.
     #[inline]
     fn is_full(&self, flows: &Flows<Self::State, Self::Tag>) -> bool {
         let _ = flows;
         false
     }
 
-    /// Called after a packet was queued: the queue that has to drop its first waiting packet for
-    /// it. The flag is true if the head of that queue is on the wire; then the packet behind it is
-    /// dropped.
+    /// Returns the queue that has to drop its first waiting packet, after another packet was
+    /// queued. The flag is true if the head of that queue is on the wire; then the packet behind
+    /// the head is dropped.
     #[inline]
     fn drop_victim(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
         let _ = flows;
         None
     }
 
-    /// The head of `f`, of this length in bytes, was dropped: [`next`](Discipline::next) decided
-    /// so, or it was the [victim](QueueHooks::drop_victim) that made room for another packet.
+    /// Called when the head of `f`, of this length in bytes, was dropped: either
+    /// [`next`](Discipline::next) decided it, or it was the [victim](QueueHooks::drop_victim) that
+    /// made room for another packet.
     fn head_dropped(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -81,8 +85,8 @@ pub trait QueueHooks: Discipline {
         self.head_changed(flows, f, now);
     }
 
-    /// The packet behind the head of `f`, of `bytes`, was dropped by queue management; the head is
-    /// on the wire.
+    /// Called when queue management has dropped the packet behind the head of `f`, of length
+    /// `bytes`; the head is on the wire.
     fn dropped_behind_head(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -93,40 +97,41 @@ pub trait QueueHooks: Discipline {
         let _ = (flows, f, bytes, now);
     }
 
-    /// Returns true, once, if the packet that was [sent](Discipline::on_transmit) last was marked.
+    /// Returns true if the packet that was [sent](Discipline::on_transmit) last was marked. A
+    /// second call for the same packet returns false.
     #[inline]
     fn marked(&mut self) -> bool {
         false
     }
 
-    /// Returns true if it drops packets as active queue management does.
+    /// Returns true if the discipline drops packets as active queue management does.
     fn manages_queues(&self) -> bool {
         false
     }
 }
 
-/// Hooks for a link's tokens, air times on a shared medium, and packets that leave ahead of their
-/// time; for random decisions, and for disciplines of libraries.
+/// Hooks for a link's tokens, for air times on a shared medium, for packets that leave before their
+/// time, for random decisions, and for disciplines of libraries.
 pub trait MediumHooks: Discipline {
-    /// Returns true if, on a link that waits for tokens, [`next`](Discipline::next) is called again
-    /// until the tokens for the chosen packet are available, so that a packet that arrives
-    /// meanwhile may go first. Otherwise the chosen packet keeps its place.
+    /// Returns true if the choice of [`next`](Discipline::next) may still change while the link
+    /// waits for the chosen packet's tokens. Then `next` is called again, and a packet that arrives
+    /// in the meantime may be sent first. If false, the chosen packet stays chosen.
     fn peeks(&self) -> bool {
         false
     }
 
-    /// Time for which the head of `f`, of `bytes`, occupies the medium if it is served now; `None`:
-    /// its time at the link's rate.
+    /// Time for which the head of `f`, of length `bytes`, occupies the medium if it is served now;
+    /// `None` for its transmission time at the link's rate.
     #[inline]
     fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
         let _ = (f, bytes);
         None
     }
 
-    /// The head of `f`, which is on the wire, leaves at `end`, and not at the time given to
-    /// [`on_transmit`](Discipline::on_transmit): the link was changed at `now`, after this
-    /// discipline [migrated](Discipline::migrate_from). A discipline that stores the end of its
-    /// transmissions has to update it.
+    /// Called when the head of `f`, which is on the wire, leaves at `end` instead of the time given
+    /// to [`on_transmit`](Discipline::on_transmit). The reason is a change of the link at `now`,
+    /// after this discipline has [migrated](Discipline::migrate_from). A discipline that stores the
+    /// end of a transmission has to update it.
     fn retimed(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -137,34 +142,36 @@ pub trait MediumHooks: Discipline {
         let _ = (flows, f, end, now);
     }
 
-    /// Air time of `f` so far, if there are [air times](MediumHooks::airtime).
+    /// Air time of `f` so far, if the discipline has [air times](MediumHooks::airtime).
     fn air(&self, f: FlowId) -> Option<Air> {
         let _ = f;
         None
     }
 
     /// Time by which the packet that was [sent](Discipline::on_transmit) last leaves before the
-    /// latest guaranteed time; `None`: its earliness is still that of its arrival. It is returned
-    /// once.
+    /// latest guaranteed time. `None` if the packet is as early as it was at its arrival. A second
+    /// call for the same packet returns `None`.
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         None
     }
 
-    /// The seed of its random decisions: a pipe calls it once, before the first packet and before a
-    /// change [migrates](Discipline::migrate_from), in which the draws of the old discipline are
-    /// taken over. The seed differs for each pipe and each discipline of a tree.
+    /// Sets the seed of the discipline's random decisions. A pipe calls it once, before the first
+    /// packet, and before a [migration](Discipline::migrate_from), which takes over the random
+    /// numbers of the old discipline. Each pipe and each discipline of a tree has another seed.
     ///
     /// Random numbers are [`Draws::new(seed, element)`](crate::units::draws::Draws::new), where
-    /// `element` separates the streams of one discipline: the number of a flow, or 0 if there is
-    /// one stream. Without this call they begin at seed 0. [`next`](Discipline::next) may be called
-    /// twice and must return the same, so it draws nothing: the number that decides is drawn here
-    /// and in [`on_transmit`](Discipline::on_transmit), and kept until a packet is sent by it.
+    /// `element` separates the streams of one discipline: it is the number of a flow, or 0 if there
+    /// is one stream. Without this call the seed is 0. [`next`](Discipline::next) may be called
+    /// twice and must return the same decision, so it draws no numbers. The number for the next
+    /// decision is drawn here and in [`on_transmit`](Discipline::on_transmit), and is kept until a
+    /// packet has been sent by it.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
     }
 
-    /// Its breach of this contract, if it is a discipline that may break it and did.
+    /// The discipline's breach of this contract, if there was one. Only a library's discipline can
+    /// break it.
     fn breach(&self) -> Option<Breach> {
         None
     }

@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 
-/// The view that an instance has of a queue.
+/// The data of a queue that an instance sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct QueueView {
@@ -23,13 +23,13 @@ pub struct QueueView {
     pub tag: u64,
     /// Queued bytes, the packet in service included.
     pub bytes: u64,
-    /// Length of the packet at the head; 0 if there is none.
+    /// Length of the packet at the head, in bytes; 0 if the queue is empty.
     pub head: u32,
-    /// Queued packets, the one in service included.
+    /// Queued packets, the packet in service included.
     pub packets: u32,
 }
 
-/// An unchecked answer of a library.
+/// A decision of a library, not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibraryDecision {
     /// Send the head of this flow.
@@ -40,13 +40,13 @@ pub enum LibraryDecision {
     Wait(Time),
     /// Send nothing until a packet arrives.
     Idle,
-    /// It cannot continue; [`Instance::why`] has the reason.
+    /// The library cannot continue; [`Instance::why`] has the reason.
     Failed,
-    /// A number that is not a valid answer.
+    /// A number that is not a valid decision.
     Unknown(u32),
 }
 
-/// A guarantee that a library declares for a flow, without a proof.
+/// A guarantee that a library declares for a flow. falaj does not prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// See [`Guarantee::rate`](crate::contract::guarantee::Guarantee::rate).
@@ -57,11 +57,11 @@ pub struct Declared {
     pub delay: Span,
 }
 
-/// A discipline of a library, running for one pipe. The moments of its calls are those of
-/// [`Discipline`](crate::contract::discipline::Discipline).
+/// A discipline of a library, running for one pipe. Its functions are called at the same moments as
+/// those of [`Discipline`](crate::contract::discipline::Discipline).
 pub trait Instance: Send + Any {
-    /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the tag is
-    /// shown while the packet is the head.
+    /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the returned
+    /// tag is `QueueView::tag` while the packet is the head.
     fn arrived(&mut self, queues: &[QueueView], f: FlowId, bytes: u32, now: Time) -> u64;
     /// See [`Discipline::ready`](crate::contract::discipline::Discipline::ready).
     fn ready(&mut self, queues: &[QueueView], f: FlowId, now: Time);
@@ -69,7 +69,7 @@ pub trait Instance: Send + Any {
     fn changed(&mut self, queues: &[QueueView], f: FlowId, now: Time);
     /// See [`Discipline::next`](crate::contract::discipline::Discipline::next).
     fn next(&mut self, queues: &[QueueView], now: Time) -> LibraryDecision;
-    /// The reason why it has just [failed](LibraryDecision::Failed).
+    /// The reason why the instance has just [failed](LibraryDecision::Failed).
     fn why(&self) -> String;
     /// See [`Discipline::on_transmit`](crate::contract::discipline::Discipline::on_transmit).
     fn on_transmit(&mut self, queues: &[QueueView], f: FlowId, sent: Sent);
@@ -78,33 +78,33 @@ pub trait Instance: Send + Any {
     fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[QueueView], now: Time);
     /// See [`Discipline::is_reusable`](crate::contract::discipline::Discipline::is_reusable).
     fn is_reusable(&self, f: FlowId, now: Time) -> bool;
-    /// The guarantee that it declares for a flow.
+    /// The guarantee that the instance declares for a flow, if any.
     fn guarantee(&self, f: FlowId) -> Option<Declared>;
 }
 
 /// Properties of a library's discipline, available before there is an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// True if it declares that it never waits while there is a packet.
+    /// True if the library declares that it never waits while there is a packet.
     pub work_conserving: bool,
-    /// True if it sees packets at their arrival.
+    /// True if the discipline sees packets at their arrival.
     pub sees_arrivals: bool,
-    /// True if it can take over from another instance of its own library.
+    /// True if an instance can take over the state of another instance of the same library.
     pub succeeds: bool,
 }
 
 /// A loaded library with one discipline.
 pub trait Library: Send + Sync + fmt::Debug {
-    /// Its name in the scenario.
+    /// The library's name in the scenario.
     fn name(&self) -> &str;
     /// Identifies the code: libraries with the same number share it.
     fn code(&self) -> usize;
-    /// The properties that it declares.
+    /// The properties that the library declares.
     fn traits(&self) -> Traits;
     /// Makes an instance for this setup.
     ///
     /// # Errors
-    /// The library refuses a value, of a flow or of its own.
+    /// The library refuses a value of a flow or of the scheduler.
     fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError>;
 }
 
@@ -118,7 +118,7 @@ impl Loaded {
         Loaded(Arc::new(library))
     }
 
-    /// Its name in the scenario.
+    /// The library's name in the scenario.
     pub fn name(&self) -> &str {
         self.0.name()
     }

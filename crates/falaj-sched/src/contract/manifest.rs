@@ -1,4 +1,5 @@
-//! All facts about a discipline that other parts need, in one value in the discipline's own file.
+//! The manifest of a discipline: all facts about it that other parts of the program need. It is one
+//! value in the discipline's own file.
 
 use crate::contract::draw::Draw;
 use crate::contract::params::Param;
@@ -8,53 +9,53 @@ use crate::contract::wfi::WfiFormula;
 /// rest of the program needs.
 ///
 /// It is written as `Manifest { kind: …, ..Manifest::PLAIN }`: the first six fields and the
-/// parameters are always given, the others if they differ from `Manifest::PLAIN`.
+/// parameters are always given, the other fields only if they differ from `Manifest::PLAIN`.
 #[derive(Debug, Clone, Copy)]
 pub struct Manifest {
-    /// Its name in a scenario.
+    /// The discipline's name in a scenario.
     pub kind: &'static str,
-    /// Its purpose, in one line.
+    /// The discipline's purpose, in one line.
     pub doc: &'static str,
     /// The paper or standard that describes it.
     pub source: &'static str,
-    /// Cost of a packet among `N` flows, for enqueue and dequeue.
+    /// Computing time for enqueueing and dequeueing a packet among `N` flows, such as `O(log N)`.
     pub cost: &'static str,
-    /// Its guarantee to a flow, in a few words: `rate and delay`. It begins with
-    /// `nothing` where [`service`](crate::contract::guarantee::Guarantees::service) never succeeds.
+    /// The guarantee to a flow, in a few words: `rate and delay`. It begins with `nothing` where
+    /// [`service`](crate::contract::guarantee::Guarantees::service) never succeeds.
     pub guarantee: &'static str,
-    /// The derivation of the guarantee's bound: a paper, or `own derivation`. `—` where there is no
+    /// The source of the guarantee's bound: a paper, or `own derivation`; `—` if there is no
     /// guarantee.
     pub guarantee_source: &'static str,
-    /// The purposes for which it is a good first choice.
+    /// The purposes for which the discipline is a good first choice.
     pub purposes: &'static [Purpose],
-    /// Other names under which people look for it, in small letters.
+    /// Other names under which people look for the discipline, in lower case.
     pub aliases: &'static [&'static str],
-    /// Its use on a link of 100 Mbit/s with two flows.
+    /// An example of its use, on a link of 100 Mbit/s with two flows.
     pub example: Example,
     /// Parameters of the scheduler.
     pub scheduler: &'static [Param],
     /// Parameters of each flow.
     pub flow: &'static [Param],
-    /// The reason why the link may be idle while packets wait; `None`: the discipline is
+    /// The reason why the link may be idle while packets wait; `None` if the discipline is
     /// work-conserving.
     pub idles: Option<Idling>,
     /// The key of the flows' rates, if a sum of rates above the link's is accepted with a warning;
-    /// `None`: there are no such rates, or the discipline refuses the sum.
+    /// `None` if there are no such rates, or the discipline refuses the sum.
     pub oversubscribed_by: Option<&'static str>,
-    /// True if its packets' lengths on the medium follow from their IP lengths: a scenario adds the
-    /// link's accounting layer to the scheduler's values, as the choice `layer`.
+    /// True if the discipline computes packets' lengths on the medium from their IP lengths. Then a
+    /// scenario adds the link's accounting layer to the scheduler's values, as the choice `layer`.
     pub wants_layer: bool,
-    /// True if it takes a tree of classes whole, in which its own kind divides the flows, instead
-    /// of being nested below itself.
+    /// True if the discipline serves a whole tree of classes: if flows are divided by the same
+    /// kind, a single instance serves all of them.
     pub whole_trees: bool,
-    /// The key of a flow's weight: `falaj top` and the dashboard show it as such. No guarantee
-    /// follows from it.
+    /// The key of a flow's weight, which `falaj top` and the dashboard show. Guarantees are not
+    /// derived from this field.
     pub weight_key: Option<&'static str>,
-    /// The key of a flow's cap.
+    /// The key of a flow's maximum rate.
     pub cap_key: Option<&'static str>,
     /// Keys of a flow that the dashboard offers for editing, each with its label.
     pub editable: &'static [(&'static str, &'static str)],
-    /// The bound on a flow's worst-case fair index; `None`: no bound is known that holds for any
+    /// The bound on a flow's worst-case fair index; `None` if no bound is known that holds for any
     /// behavior of the other flows.
     pub wfi: Option<WfiFormula>,
     /// Rules for drawing random values that the discipline accepts.
@@ -70,9 +71,9 @@ pub enum Purpose {
     Rate,
     /// The packets of some flows wait for a bounded, short time.
     Delay,
-    /// Some flows go before all others.
+    /// The packets of some flows are sent before those of all other flows.
     Precedence,
-    /// Delays stay short for all connections, and none of them has to be named.
+    /// Delays stay short for all connections, without a definition of each connection.
     Connections,
     /// No flow sends more than a rate, even on a free link.
     Cap,
@@ -100,14 +101,14 @@ impl Purpose {
         ),
     ];
 
-    /// The purpose of this name.
+    /// The purpose with this name.
     pub fn named(name: &str) -> Option<Purpose> {
         Purpose::ALL.iter().find(|(_, known, _)| *known == name).map(|(purpose, ..)| *purpose)
     }
 }
 
-/// The keys of a discipline in an example: a link of 100 Mbit/s with a flow of calls, which it is
-/// to treat well, and a flow of all other packets. Each text is a line of TOML, or empty.
+/// The keys of a discipline in an example: a link of 100 Mbit/s with a flow of calls, which should
+/// get good service, and a flow of all other packets. Each text is a line of TOML, or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
     /// Keys of the scheduler after its `kind`.
@@ -123,13 +124,13 @@ pub struct Example {
 pub struct Idling {
     /// The reason, as the end of a sentence.
     pub why: &'static str,
-    /// The key, of a flow or of the scheduler, without which the discipline is work-conserving
+    /// A key of a flow or of the scheduler. If it is not set, the discipline is work-conserving
     /// after all.
     pub only_with: Option<&'static str>,
 }
 
 impl Idling {
-    /// A discipline that idles whatever keys its flows have.
+    /// The reason of a discipline that may idle with any keys.
     pub(crate) const fn because(why: &'static str) -> Option<Idling> {
         Some(Idling { why, only_with: None })
     }

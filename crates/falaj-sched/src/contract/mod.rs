@@ -3,8 +3,9 @@
 //!
 //! A discipline is a type with four traits: [`Discipline`](discipline::Discipline), the main one;
 //! [`Guarantees`](guarantee::Guarantees); and [`QueueHooks`](hooks::QueueHooks) and
-//! [`MediumHooks`](hooks::MediumHooks), which are empty for most. These are its calls, in the order
-//! in which the scheduler makes them (those in italics have a default):
+//! [`MediumHooks`](hooks::MediumHooks), which are empty for most disciplines. These are the
+//! discipline's calls, in the order in which the scheduler makes them (calls in italics have a
+//! default):
 //!
 //! | call | when | may change |
 //! |---|---|---|
@@ -25,23 +26,22 @@
 //! | *`marked`*, *`earliness`* | after `on_transmit`, for that packet | its state: it returns the value once |
 //! | *`is_reusable`* | a flow's queue is empty, and another flow wants its index | nothing |
 //!
-//! The other calls are queries that change nothing, made before packets arrive or between them:
-//! those of `Guarantees`, of which only `service` has no default, and the hooks *`shared_queue`*,
-//! *`own_queues`*, *`wants_labels`*, *`manages_queues`*, *`peeks`*, *`air`* and *`breach`*.
-//! *`seed`*, before the first packet, sets the seed of random decisions; its documentation
-//! describes how to draw without changing a later decision of `next`.
+//! The other calls are queries that change nothing; they are made before packets arrive or between
+//! arrivals. They are the calls of `Guarantees`, of which only `service` has no default, and the
+//! hooks *`shared_queue`*, *`own_queues`*, *`wants_labels`*, *`manages_queues`*, *`peeks`*, *`air`*
+//! and *`breach`*. *`seed`*, before the first packet, sets the seed of random decisions; its
+//! documentation describes how to draw without changing a later decision of `next`.
 //!
 //! `examples/by_hand.rs` makes these calls on a discipline.
 //!
 //! # The constructor
 //!
-//! `new(&Setup)` refuses a setup that the discipline cannot serve; the error names the flow, the
+//! `new(&Setup)` refuses a setup that the discipline cannot serve. The error names the flow, the
 //! key, the fault and its cure. Values from a scenario file have been checked against their
 //! [`Param`](params::Param) by then; keys with a default may be unset. But a setup may also be
-//! written in Rust, so a range that arithmetic relies on is checked again. Most disciplines use two
-//! helpers of [`guarantee`]:
-//! `room_for_one` refuses a queue with no room for the largest packet, and `finite_rate` refuses an
-//! unlimited link, on which no packet ever waits.
+//! written in Rust, so `new` checks again the ranges on which its arithmetic relies. Most
+//! disciplines use two helpers of [`guarantee`]: `room_for_one` refuses a queue with no room for
+//! the largest packet, and `finite_rate` refuses an unlimited link, on which no packet ever waits.
 //!
 //! # Worked examples
 //!

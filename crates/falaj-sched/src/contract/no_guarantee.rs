@@ -2,6 +2,6 @@
 
 use alloc::string::String;
 
-/// The reason why there is no guarantee, and a way to get one.
+/// The reason why there is no guarantee, and a way to get a guarantee, as a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoGuarantee(pub String);

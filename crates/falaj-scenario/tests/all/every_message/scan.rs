@@ -1,5 +1,5 @@
-//! Messages in the sources of a crate, and the tests that have them; for this crate and for crates
-//! that build on it.
+//! Finds the messages in the sources of a crate, and checks that tests contain them. This crate and
+//! crates that depend on it use it.
 
 use falaj_scenario::{Diagnostics, Severity};
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) fn said(all: &Diagnostics, severity: Severity, text: &str, title: &st
     );
 }
 
-/// All Rust files below a folder.
+/// Finds all Rust files below a directory.
 fn files(place: &Path, found: &mut Vec<PathBuf>) {
     for entry in
         fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path())
@@ -33,7 +33,7 @@ fn files(place: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A Rust file's code before its tests, and the tests.
+/// Splits a Rust file into the code before its tests, and the tests.
 fn parts(file: &Path) -> (String, String) {
     let text = fs::read_to_string(file).expect("text");
     match text.split_once("#[cfg(test)]") {
@@ -42,14 +42,16 @@ fn parts(file: &Path) -> (String, String) {
     }
 }
 
-/// The quoted texts within the brackets that were just opened, and the end of these.
+/// The quoted texts up to the bracket that closes the one before `code`, and the position of that
+/// bracket.
 fn texts(code: &str) -> (Vec<String>, usize) {
     let (mut found, mut depth, mut text) = (Vec::new(), 1, None::<String>);
     let mut letters = code.char_indices();
     while let Some((at, letter)) = letters.next() {
         match (&mut text, letter) {
             (Some(inner), '\\') => match letters.next() {
-                // A continued line begins after its blanks.
+                // After `\` at the end of a line, the text continues after the blanks of the next
+                // line.
                 Some((_, '\n')) => inner.push('\n'),
                 Some((_, escaped)) => inner.push(escaped),
                 None => break,
@@ -93,8 +95,9 @@ fn without_breaks(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The number of messages in the sources of the crate at `root`, and those that no test has, each
-/// with its file. Tests are in these folders, seen from there, and in the sources.
+/// The number of messages in the sources of the crate at `root`, and the messages that no test
+/// contains, each with its file. Tests are in the directories `places`, relative to `root`, and in
+/// the sources.
 pub(crate) fn untested(root: &str, places: &[&str]) -> (usize, Vec<String>) {
     let root = Path::new(root);
     let (mut sources, mut others) = (Vec::new(), Vec::new());
@@ -118,8 +121,8 @@ pub(crate) fn untested(root: &str, places: &[&str]) -> (usize, Vec<String>) {
         {
             let behind = at + name.len();
             let (texts, _) = texts(&code[behind..]);
-            // A single word is a key that is looked up; composed messages have their words
-            // elsewhere.
+            // A single word is a key that is looked up, and no message. Composed messages have
+            // their words elsewhere.
             for text in texts.into_iter().filter(|text| text.contains(' ')) {
                 messages += 1;
                 let is_there =

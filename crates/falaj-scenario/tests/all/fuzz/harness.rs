@@ -1,15 +1,15 @@
-//! Random texts for targets of fuzzing, and the seed texts of fuzzers; for this crate and for
-//! crates that build on it.
+//! Runs targets on random texts, and on the seed texts of fuzzers. This crate and crates that
+//! depend on it use it.
 
 use falaj_engine::chance::Chance;
 use falaj_scenario::Diagnostics;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A name, the function that reads a text, and words of such texts.
+/// A target: its name, the function that reads a text, and words of such texts, separated by `|`.
 pub(crate) type Target = (&'static str, fn(&str), &'static str);
 
-/// Problems are at a place in the text, and have a title.
+/// Checks that each problem has a title, and a place within the text.
 pub(crate) fn placed(text: &str, problems: &Diagnostics) {
     let lines = text.split('\n').count();
     for problem in problems.problems() {
@@ -24,7 +24,7 @@ pub(crate) fn placed(text: &str, problems: &Diagnostics) {
     let _ = problems.render(false);
 }
 
-/// Random draws in sequence.
+/// A sequence of random numbers.
 struct Dice(Chance, u64);
 
 impl Dice {
@@ -47,8 +47,8 @@ fn text(dice: &mut Dice, words: &[&str], glue: &str) -> String {
     text
 }
 
-/// Runs all targets over random texts, briefly or for `FALAJ_FUZZ_SECONDS` seconds; only
-/// `FALAJ_FUZZ_TARGET`, if that is set.
+/// Runs all targets on random texts, for a short time or for `FALAJ_FUZZ_SECONDS` seconds. If
+/// `FALAJ_FUZZ_TARGET` is set, only that target runs.
 pub(crate) fn run(targets: &[Target]) {
     let seconds =
         std::env::var("FALAJ_FUZZ_SECONDS").ok().map(|s| s.parse().expect("a number of seconds"));
@@ -75,7 +75,7 @@ pub(crate) fn run(targets: &[Target]) {
     }
 }
 
-/// Runs all targets over the texts of `fuzz/corpus`.
+/// Runs all targets on the texts of `fuzz/corpus`.
 pub(crate) fn run_corpus(targets: &[Target]) {
     let all = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for &(name, target, _) in targets {
