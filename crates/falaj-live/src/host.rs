@@ -30,12 +30,12 @@ pub fn packet_sockets() -> io::Result<()> {
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).map(drop)?)
 }
 
-/// Checks that packets of the firewall's rules can be queued.
+/// Checks that firewall rules can pass packets to a queue of this process.
 ///
 /// # Errors
 /// The kernel's error, usually that `CAP_NET_ADMIN` is required.
 pub fn queues() -> io::Result<()> {
-    // The last queue, as users begin with the first.
+    // The last queue number, because users begin with the first.
     Nfqueue::open(u16::MAX, true).map(drop)
 }
 
@@ -54,15 +54,16 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
     all.find(|one| one.address.as_ref().is_some_and(is_it)).map(|one| one.interface_name)
 }
 
-/// Memory for packets in transit in bytes, with their records and captures: a quarter of what the
-/// process, its control group or the machine may use, but no more than a long and fast link needs.
+/// Number of bytes for packets in transit, with their records and captures: a quarter of the memory
+/// that the process, its control group or the machine may use, but no more than a long and fast
+/// link needs.
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
     usize::try_from((memory() / 4).min(MOST)).unwrap_or(usize::MAX)
 }
 
 /// Limit of the process's resident memory in bytes, above which masks create no more queues and
-/// links: half of what it, its control group or the machine may use.
+/// links: half of the memory that the process, its control group or the machine may use.
 pub fn memory_with_masks() -> usize {
     usize::try_from(memory() / 2).unwrap_or(usize::MAX)
 }
@@ -88,8 +89,8 @@ fn memory_of_the_group() -> Option<u64> {
     least_of_the_groups(&groups, &mounts, |file| fs::read_to_string(file).ok())
 }
 
-/// The least limit of these control groups and of those that contain them, wherever their file
-/// system is mounted: `/sys/fs/cgroup` may be hidden.
+/// The least limit of these control groups and of the groups that contain them. Their file system
+/// is found wherever it is mounted, because `/sys/fs/cgroup` may be hidden.
 fn least_of_the_groups(
     groups: &str,
     mounts: &str,
@@ -165,7 +166,8 @@ mod tests {
         ];
         assert_eq!(limits(second, "0::/a/b\n", ""), Some(4_096_000));
         assert_eq!(limits(second, "0::/other\n", ""), Some(9_999_999));
-        // Hidden there, and mounted elsewhere: the whole hierarchy, or this group alone.
+        // `/sys/fs/cgroup` is hidden, and mounted elsewhere: the whole hierarchy, or this group
+        // alone.
         let whole: &[_] = &[("/run/groups/a/memory.max", "5000\n")];
         let mount =
             "30 1 0:26 / /run/groups rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";

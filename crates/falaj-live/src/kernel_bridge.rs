@@ -37,7 +37,7 @@ pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
 /// Removes these interfaces from the bridge that they are in, if any.
 ///
 /// # Errors
-/// The kernel does not remove one; the others are removed all the same.
+/// The kernel does not remove an interface; the others are removed all the same.
 pub fn unplug(interfaces: &[String]) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let mut leave = |name: &String| match if_nametoindex(&**name) {

@@ -3,13 +3,13 @@
 //! The crate is a stack of layers, described here from the bottom up.
 //!
 //! # The system
-//! [`clock`] is the one clock, CLOCK_MONOTONIC, and the resource usage of threads. [`priority`]
+//! [`clock`] reads the clock, CLOCK_MONOTONIC, and the resource usage of threads. [`priority`]
 //! makes a thread run on time, [`signals`] makes signals readable from a descriptor, and [`heap`]
 //! makes all threads allocate from one heap. [`host`] has the capabilities and limits of this host,
 //! [`listening`] lists the ports at which programs listen, and [`passing`] passes bytes and
 //! descriptors between processes. A failure in creating processes, namespaces and sockets is an
-//! [`error`] that names the step and a remedy. Private modules beside them hold the system calls:
-//! processes that are copies of this one, other network namespaces, properties of interfaces.
+//! [`error`] that names the step and a remedy. Private modules contain the system calls: processes
+//! that are copies of this process, other network namespaces, properties of interfaces.
 //!
 //! # Units
 //! [`gso`] handles units of many packets, as segmentation offload makes them: their number and
@@ -18,22 +18,22 @@
 //! # Backends
 //! A [`backend`] is a place where units enter and leave: TAP interfaces, packet and AF_XDP sockets,
 //! queues of the firewall, shared memory of other programs, guests' network cards, each a
-//! [`Port`](backend::Port) to read and write. One table there lists all kinds of ends of a bridge.
-//! [`loops`] finds interfaces that the kernel joins already.
+//! [`Port`](backend::Port) to read and write. One table in [`backend`] lists all kinds of ends of a
+//! bridge. [`loops`] finds interfaces that the kernel joins already.
 //!
 //! # The event loop
 //! [`event_loop`] is the forwarder: it reads units, passes their packets to the engine with the
-//! time, and delivers them when they are due. It waits by spinning, sleeping, or both; it keeps
-//! packets for which a device has no room, checks the guarantees of flows, applies changes between
-//! two packets, and writes a capture meanwhile.
+//! time, and delivers them when they are due. It waits by spinning, sleeping, or both. It also
+//! keeps packets for which a device has no room, checks the guarantees of flows, applies changes
+//! between two packets, and writes a capture.
 //!
 //! # Namespaces
 //! [`sandbox`] creates the two sides of a link in network namespaces, runs a command in each, and
 //! leaves nothing behind. [`topology`] is for more than two sides: hosts, the links between them,
-//! and the routes. [`nat`] leads from the far side to the world, through a user-mode stack or the
-//! host, and [`host_port`] from the near side's loopback addresses to the host's. [`kernel_bridge`]
+//! and the routes. [`nat`] connects the far side to the Internet, through a user-mode stack or the
+//! host. [`host_port`] connects the near side's loopback addresses to the host's. [`kernel_bridge`]
 //! joins interfaces by the kernel's own bridge while nothing forwards between them. [`adapters`]
-//! are many virtual adapters at one end of a link, with their shared uplink at the other.
+//! has many virtual adapters at one end of a link, with their shared uplink at the other.
 //!
 //! # From a scenario
 //! [`wiring`] builds a forwarder from a scenario's links and the ports at their ends. [`traffic`]

@@ -60,8 +60,8 @@ impl fmt::Display for End {
     }
 }
 
-/// The subnets of a link: 10.77.N.0/24 and fd77:0:0:N::/64. A link inside of another needs a
-/// different one.
+/// The subnets of a link: 10.77.N.0/24 and fd77:0:0:N::/64. A link inside of another link needs
+/// different subnets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subnet(u8);
 
@@ -80,7 +80,7 @@ impl Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }
 
-    /// All free subnets, in that order.
+    /// All free subnets, the one that `free` returns first.
     pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
         let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
         let used = interfaces.filter_map(|interface| {
@@ -123,7 +123,7 @@ impl Subnet {
         Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
     }
 
-    /// Two addresses within it for the way out: the far side's, and that of its gateway.
+    /// Two addresses of the subnet for the way out: the far side's address, and its gateway's.
     pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
         [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
     }

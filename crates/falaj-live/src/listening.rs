@@ -35,7 +35,7 @@ pub fn ports() -> BTreeSet<(Transport, u16)> {
     ports_of(std::process::id())
 }
 
-/// Adds to an error "Address already in use" the process that listens there, if it is visible.
+/// Adds to an error "Address already in use" the process that listens at `at`, if it is visible.
 pub fn name_process(error: io::Error, at: SocketAddr, transports: &[Transport]) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse {
         return error;
@@ -85,7 +85,7 @@ fn name_in(error: io::Error, inodes: &[u64]) -> io::Error {
     }
 }
 
-/// Returns true if no socket can be bound to `wanted` while one listens at `held`.
+/// Returns true if no socket can be bound to `wanted` while another socket listens at `held`.
 fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
     let any = held.ip().is_unspecified() || wanted.ip().is_unspecified();
     held.port() == wanted.port() && (any || held.ip() == wanted.ip())
@@ -124,7 +124,7 @@ fn sockets_of(pid: u32) -> Vec<ListeningSocket> {
     sockets
 }
 
-/// The socket of a line of such a table, if it listens.
+/// The socket of a line of such a table in `/proc`, if the socket listens.
 fn socket_of(line: &str, transport: Transport) -> Option<ListeningSocket> {
     let mut words = line.split_whitespace().skip(1);
     let (local, remote, state) = (words.next()?, words.next()?, words.next()?);

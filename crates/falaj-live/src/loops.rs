@@ -3,8 +3,8 @@
 //!
 //! The kernel lists the interfaces of the caller's network namespace and of the named ones. The
 //! path of frames is followed from one end to the other: across veth pairs, through kernel bridges
-//! and bonds, and down to the interface below a VLAN. A path through a namespace that is none of
-//! these is not detected.
+//! and bonds, and down to the interface below a VLAN. A path through any other namespace is not
+//! detected.
 
 use crate::backend::InterfaceName;
 use crate::error::SetupStep;
@@ -28,8 +28,8 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Explains why no link can lie between two interfaces: they are the same, or the kernel joins them
-/// already. `None` also if the kernel does not list them, for example an interface that does not
-/// exist.
+/// already. Returns `None` if there is no reason, or if the kernel does not list the interfaces,
+/// for example because one of them does not exist.
 ///
 /// The process must be single-threaded if one of them is in another network namespace.
 pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
@@ -54,7 +54,7 @@ pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
 /// Names two interfaces of one network namespace that are the two ends of one veth pair: a link in
 /// front of all interfaces would hold each packet between them twice.
 ///
-/// The process must be single-threaded if it is another namespace.
+/// The process must be single-threaded if the namespace is another one.
 pub fn within(namespace: Option<&str>) -> Option<String> {
     let network = InterfaceGraph::read(&[namespace]);
     let interfaces = &network.spaces.first()?.interfaces;
@@ -177,8 +177,8 @@ impl InterfaceGraph {
         Some(InterfaceNode { space, index: found.index })
     }
 
-    /// The interfaces by which a frame that is sent or received at one reaches another, both
-    /// included.
+    /// The path of interfaces by which a frame that is sent or received at `from` reaches `to`,
+    /// both included.
     fn way(&self, from: InterfaceNode, to: InterfaceNode) -> Option<Vec<InterfaceNode>> {
         let mut reached: Vec<(FramePassage, Option<usize>)> = Vec::new();
         let mut seen: HashSet<FramePassage> = HashSet::new();
@@ -246,7 +246,8 @@ impl InterfaceGraph {
             }
             (Heading::Sent, _) => Vec::new(),
             (Heading::Received, _) => {
-                // The tags with which a frame reached the link's end are unknown: any may be.
+                // The tags with which a frame reached the link's end are unknown, so any are
+                // possible.
                 let mut onward: Vec<FramePassage> = on_top(node)
                     .filter_map(|(upper, is)| match is.kind {
                         InterfaceKind::Vlan(id) if tags.last().is_none_or(|&tag| tag == id) => {
@@ -260,8 +261,9 @@ impl InterfaceGraph {
                 let controller = one.controller.map(|index| InterfaceNode { index, ..node });
                 if let Some(controller) = controller.filter(|&it| self.interface(it).is_some()) {
                     match self[controller].kind {
-                        // To its other ports, and to this machine. The exclusion of its own port is
-                        // ignored: from there the frame reaches nothing new.
+                        // The frame goes to the bridge's other ports, and to this machine. It does
+                        // not go back to its own port; that is ignored here, because from there it
+                        // reaches nothing new.
                         InterfaceKind::Bridge => onward.extend(
                             [Heading::Received, Heading::Sent].map(|it| to(controller, it)),
                         ),
@@ -311,8 +313,8 @@ impl InterfaceGraph {
     }
 }
 
-/// Parses an interface as the kernel describes it. `ids` are the numbers by which its namespace
-/// knows the others.
+/// Parses an interface as the kernel describes it. `ids` are the numbers by which the interface's
+/// namespace knows the other namespaces.
 fn interface(link: LinkMessage, space: usize, ids: &[Option<i32>]) -> ListedInterface {
     let mut one = ListedInterface {
         index: link.header.index,
@@ -380,7 +382,7 @@ fn kind(info: &[LinkInfo]) -> InterfaceKind {
 
 /// The descriptors for queries about a network namespace.
 struct Descriptors {
-    /// A socket of routing netlink in it.
+    /// A socket of routing netlink in the namespace.
     socket: OwnedFd,
     namespace: OwnedFd,
     /// Device and inode of the namespace.
@@ -405,7 +407,7 @@ impl Descriptors {
         Some(Descriptors { socket, namespace, identity: (is.st_dev, is.st_ino) })
     }
 
-    /// All interfaces.
+    /// All interfaces of the namespace.
     fn links(&self) -> Vec<LinkMessage> {
         let answers = self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP);
         let link = |answer| match answer {

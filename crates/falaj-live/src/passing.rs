@@ -38,7 +38,7 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     if got as u64 == length { Ok(message) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Sends copies of descriptors, whose number the other side knows.
+/// Sends copies of descriptors. The other side must know their number.
 ///
 /// # Errors
 /// The other side is gone, or does not read.

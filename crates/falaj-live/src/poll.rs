@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// A set of descriptors to poll. It holds their numbers only: its user keeps them open while the
+/// A set of descriptors to poll. It holds only their numbers: the caller keeps them open while the
 /// set is used.
 #[derive(Default)]
 pub(crate) struct PollSet(Vec<libc::pollfd>);
@@ -31,8 +31,8 @@ impl PollSet {
         self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 
-    /// Waits for one of them, for `timeout` at most; with zero it returns at once. A signal ends
-    /// the wait as if the time were over.
+    /// Waits for one of the descriptors, for `timeout` at most; with zero it returns at once. A
+    /// signal ends the wait as if the time were over.
     pub(crate) fn wait(&mut self, timeout: Span) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
@@ -63,18 +63,18 @@ impl PollSet {
         self.0.len()
     }
 
-    /// Returns true if this one was readable, or had an error.
+    /// Returns true if this descriptor was readable, or had an error.
     #[inline]
     pub(crate) fn is_readable(&self, i: usize) -> bool {
         self.0[i].revents & !libc::POLLOUT != 0
     }
 
-    /// The first of these that was readable, or had an error.
+    /// The first of these descriptors that was readable, or had an error.
     pub(crate) fn first_readable(&self, mut among: Range<usize>) -> Option<usize> {
         among.find(|&i| self.is_readable(i))
     }
 
-    /// Returns true if this one had room, if it was polled for that.
+    /// Returns true if this descriptor was polled for room to write, and had room.
     #[inline]
     pub(crate) fn has_room(&self, i: usize) -> bool {
         self.0[i].revents & libc::POLLOUT != 0

@@ -6,14 +6,14 @@ use nix::libc;
 use nix::sched::CpuSet;
 use nix::unistd::Pid;
 
-/// The rank of a thread that must be on time. The link comes first: a late receiver makes its own
-/// stamps late, a late link makes everyone's late. A late sender sends bursts that its source did
-/// not intend.
+/// The rank of a thread that must be on time. The link has the highest rank: a late receiver only
+/// records its own packets too late, but a late link delays the packets of all. A late sender sends
+/// bursts that its source did not intend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// Sends, or changes a link, at its own instants.
     Sender,
-    /// Stamps arriving packets.
+    /// Records the arrival times of packets.
     Receiver,
     /// Delivers packets that others wait for.
     Link,
@@ -26,7 +26,7 @@ pub(crate) fn is_before_others() -> bool {
     policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
 }
 
-/// A part of each period of time.
+/// Processor time that is reserved for other threads: a part of each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtReserve {
     /// The part.
@@ -36,9 +36,10 @@ pub struct RtReserve {
 }
 
 /// The time that the kernel reserves for other threads on a processor on which SCHED_FIFO threads
-/// never sleep, by throttling them; `None` if the configuration reserves nothing. Linux from 6.12
-/// on, built without groups of real-time threads, throttles them only while others wait, by the
-/// settings in `/sys/kernel/debug/sched/fair_server`; by default that is the same time.
+/// never sleep, by throttling them; `None` if the configuration reserves nothing. Linux 6.12 or
+/// later, built without groups of real-time threads, throttles them only while other threads wait.
+/// It does so by the settings in `/sys/kernel/debug/sched/fair_server`; by default that is the same
+/// time.
 pub fn kept_for_others() -> Option<RtReserve> {
     let read = |name| {
         std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us"))
@@ -50,8 +51,9 @@ pub fn kept_for_others() -> Option<RtReserve> {
     kept(read("runtime"), read("period"))
 }
 
-/// The reserve, from the time in microseconds for which SCHED_FIFO threads may run in each period.
-/// Unknown values are taken as the kernel's defaults; at 0, as at -1, no thread is throttled.
+/// The reserve that follows from the configured time in microseconds for which SCHED_FIFO threads
+/// may run in each period. Unknown values count as the kernel's defaults; at 0, as at -1, no thread
+/// is throttled.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
@@ -60,12 +62,12 @@ fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
         .then(|| RtReserve { part: micros(period - runtime), of: micros(period) })
 }
 
-/// Locks this process's memory as it is used: a page fault delays all packets behind it. If that is
-/// not allowed, nothing happens.
+/// Locks the pages of this process's memory once they are used, because a page fault delays all
+/// packets behind it. If that is not allowed, nothing happens.
 fn stay_in_memory() {
     use nix::sys::mman::{MlockAllFlags, mlockall};
     use nix::sys::resource::{Resource, setrlimit};
-    // With a finite limit, memory beyond it would be refused.
+    // With a finite limit, the process would get no memory beyond it.
     if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY)
         .is_ok()
     {
@@ -99,9 +101,9 @@ pub fn stay_on(processor: usize) {
     }
 }
 
-/// Makes this thread wake up as close to its instants as the kernel can (by default it may be 50 us
-/// late), and, if that is allowed, before ordinary threads (SCHED_FIFO, not inherited by children).
-/// A link's memory is locked as well, if that is allowed. Returns true if SCHED_FIFO was set.
+/// Makes this thread wake up as close to its instants as the kernel can; by default it may be 50 us
+/// late. If allowed, the thread also runs before ordinary threads (SCHED_FIFO, not inherited by
+/// children), and a link's memory is locked. Returns true if SCHED_FIFO was set.
 pub fn be_punctual(rank: Rank) -> bool {
     if rank == Rank::Link {
         stay_in_memory();

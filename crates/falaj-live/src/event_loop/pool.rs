@@ -1,23 +1,24 @@
 //! Memory for units in transit, identified by a handle.
 
-/// A unit is read into one buffer that any unit fits in. A short unit then moves to memory of about
-/// its own length, so that a long link full of short packets does not waste memory; for a longer
-/// one the buffer itself is kept. Freed memory is kept for the next unit of about that length, up
-/// to [`SPARE`] buffers of each length, so that a steady load hardly uses the allocator.
+/// Memory for units. A unit is read into one buffer that any unit fits in. A short unit then moves
+/// to memory of about its own length, so that a long link full of short packets does not waste
+/// memory; for a longer unit the buffer itself is kept. Freed memory is kept for the next unit of
+/// about that length, up to [`SPARE`] buffers of each length, so that a steady load hardly uses the
+/// allocator.
 pub(crate) struct UnitPool {
     size: usize,
-    /// The buffer to read into; empty if the last one was kept.
+    /// The buffer to read into; empty if the last unit's buffer was kept.
     reading: Box<[u8]>,
     units: Vec<PooledUnit>,
     free: Vec<u32>,
     /// Buffers that were used before, so that their pages are mapped: one list for each length of
     /// short units, and the last for buffers that any unit fits in.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
-    /// Bytes that are available, those of spare buffers included.
+    /// Number of bytes that are available, including the bytes of spare buffers.
     memory: usize,
-    /// Bytes of spare buffers.
+    /// Number of bytes in spare buffers.
     spared: usize,
-    /// Bytes that each owner's units take.
+    /// Number of bytes that each owner's units take.
     held: Vec<usize>,
 }
 
@@ -48,28 +49,29 @@ impl MemoryOwner {
     }
 }
 
-/// The multiple of the available memory that an owner may hold (dynamic thresholds, Choudhury and
-/// Hahne 1998). A single owner has eight ninths at most, and however many there are, some memory is
-/// left for another.
+/// An owner may hold this multiple of the memory that is still available (dynamic thresholds,
+/// Choudhury and Hahne 1998). So a single owner gets at most eight ninths of the memory, and with
+/// any number of owners some memory is left for another.
 const OF_WHAT_IS_LEFT: usize = 8;
 
-/// Shorter units are copied if buffers are longer than this.
+/// Limit in bytes: units up to this length are copied, if buffers are longer than this.
 const SHORT: usize = 16 << 10;
-/// Bytes of a packet in addition to its unit's: its records here, in a queue and in the calendar of
-/// releases, where it may be a burst by itself. A unit of one-byte segments has thousands of
-/// packets. The test `memory_ceiling` compares this and the next constant with the memory that the
-/// kernel counts.
+/// Bytes for a packet in addition to its bytes in the unit: its records here, in a queue and in the
+/// calendar of releases, where it may be a burst by itself. A unit of one-byte segments has
+/// thousands of packets. The test `memory_ceiling` compares this and the next constant with the
+/// memory that the kernel counts.
 const RECORD: usize = 384;
 /// Bytes of a unit in addition to its data: the record of its first packet, its own record, and the
 /// overhead of the allocator.
 const BESIDE: usize = RECORD + 128;
-/// Spare buffers of a length beyond this number go back to the allocator.
+/// Maximum number of spare buffers of each length; further buffers go back to the allocator.
 const SPARE: usize = 256;
 
-/// Memory of short units is a multiple of this, up to [`FINE`] times, or a power of two.
+/// Memory of a short unit is a multiple of this number of bytes, up to [`FINE`] times, or a power
+/// of two.
 const STEP: usize = 128;
 const FINE: usize = 16;
-/// Number of lengths of short units' memory.
+/// Number of different lengths of short units' memory.
 const LENGTHS: usize = FINE + (SHORT / STEP / FINE).ilog2() as usize;
 
 /// Memory of a short unit of `length` bytes, and the index of that length.
@@ -111,7 +113,7 @@ impl UnitPool {
         Some(spare)
     }
 
-    /// The buffer to read a unit into: the one freed last, as it is still in the cache.
+    /// The buffer to read a unit into: the buffer freed last, because it is still in the cache.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         if self.reading.is_empty() {
@@ -147,7 +149,7 @@ impl UnitPool {
             std::mem::take(&mut self.reading)
         };
         if self.spared > left {
-            // Spare buffers of other lengths occupy the memory.
+            // Spare buffers of other lengths occupy the memory, so they are freed.
             self.spare.iter_mut().for_each(Vec::clear);
             self.spared = 0;
         }
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn units_keep_their_bytes_and_memory_comes_back() {
         for size in [100, 65_536] {
-            // A single owner may have eight parts of nine.
+            // A single owner may have eight ninths of the memory.
             let memory = 9 * (BESIDE + size);
             let mut pool = UnitPool::new(size, memory);
             for round in 0..3 {

@@ -2,9 +2,9 @@
 //!
 //! In each round a port may read for a quantum. Its turn is interrupted when a delivery is due, and
 //! continues afterwards with the rest of the quantum; a round is over when no interrupted port has
-//! any quantum left. If each turn began anew, a port whose packets leave at once would be
-//! interrupted at its first packet every time, while one whose packets are queued or lost would use
-//! its whole quantum.
+//! any quantum left. If each turn began with a new quantum, a port whose packets leave at once
+//! would be interrupted at its first packet every time, while a port whose packets are queued or
+//! lost would use its whole quantum.
 
 use falaj_sched::units::time::{Span, Time};
 
@@ -16,7 +16,7 @@ struct ReadQuota {
     /// The rest of the quantum, in nanoseconds; below zero a debt. One unit may cost several
     /// quanta.
     left: i64,
-    /// Its turn was interrupted.
+    /// True if the port's turn was interrupted.
     goes_on: bool,
 }
 
@@ -29,12 +29,12 @@ impl ReadQuotas {
         ReadQuotas(vec![ReadQuota { left: QUANTUM, goes_on: false }; ports])
     }
 
-    /// Called before the ports are read: begins a round if the last one is over.
+    /// Called before the ports are read: begins a round if the previous round is over.
     #[inline]
     pub(super) fn begin(&mut self) {
         if !self.0.iter().any(|share| share.goes_on && share.left > 0) {
             for share in &mut self.0 {
-                // Whatever its debt, it reads one unit.
+                // A port may read one unit even if its debt is large.
                 share.left = (share.left.min(0) + QUANTUM).max(1);
             }
         }
@@ -46,20 +46,20 @@ impl ReadQuotas {
         self.0[port].left > 0
     }
 
-    /// Returns true if its turn was interrupted.
+    /// Returns true if the port's turn was interrupted.
     #[inline]
     pub(super) fn goes_on(&self, port: usize) -> bool {
         self.0[port].goes_on
     }
 
-    /// End of a turn that begins now.
+    /// End of the port's turn, if it begins now.
     #[inline]
     pub(super) fn over(&self, port: usize, now: Time) -> Time {
         now + Span(self.0[port].left.max(0) as u64)
     }
 
-    /// A turn took `took`, from before it read the first unit until the last one was queued;
-    /// `goes_on`: it was interrupted.
+    /// Charges a port for a turn of length `took`, from before its first unit was read until its
+    /// last unit was queued. `goes_on` is true if the turn was interrupted.
     #[inline]
     pub(super) fn took(&mut self, port: usize, took: Span, goes_on: bool) {
         let took = i64::try_from(took.0).unwrap_or(i64::MAX);
@@ -72,9 +72,10 @@ impl ReadQuotas {
 mod tests {
     use super::*;
 
-    /// The time used by each of two ports that never run dry, if the loop polls the ports `looks`
-    /// times. `each` has the time to read a unit and the time to queue it; a turn is interrupted at
-    /// its first unit, or continues while there is quota left.
+    /// The time in nanoseconds used by each of two ports that always have units, if the loop polls
+    /// the ports `looks` times. `each` has the times to read a unit and to queue it. With
+    /// `broken_off`, a turn is interrupted at its first unit; otherwise it continues while there is
+    /// quota left.
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
         let (mut shares, mut now, mut took) = (ReadQuotas::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {
@@ -95,7 +96,7 @@ mod tests {
                 took[port] += now.since(began).0 as f64;
                 shares.took(port, now.since(began), true);
             }
-            // Time of deliveries and of waiting counts for no port.
+            // The time of deliveries and of waiting is charged to no port.
             now += Span(5_000);
         }
         took

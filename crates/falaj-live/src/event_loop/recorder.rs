@@ -1,6 +1,6 @@
-//! Writing a capture beside the live loop: the loop fills pieces of memory, a
-//! thread of its own writes them to the file. A slow disk costs packets of the
-//! capture, never of the link.
+//! Writing of a capture beside the live loop: the loop fills pieces of memory, and a separate
+//! thread writes them to the file. If the disk is slow, packets are missing in the capture, but the
+//! link loses none.
 
 use crate::clock::Clock;
 use falaj_engine::PipeId;
@@ -12,38 +12,38 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Pieces of about this size are written to the file at once.
+/// Size in bytes from which on a piece is handed to the writing thread.
 const PIECE: usize = 256 << 10;
 /// Number of pieces that may wait to be written, if memory allows.
 const PIECES: usize = 256;
 /// Memory of a piece in bytes: its last packet may extend beyond its end.
 const PIECE_ROOM: usize = PIECE + (64 << 10);
 
-/// Records are handed to the file after this time at the latest, so that a capture can be read
-/// while it grows.
+/// Records are handed over after this time at the latest, so that a capture can be read while it
+/// grows.
 const FLUSH: Span = Span::from_secs(1);
 
 /// A capture that is being written.
 pub struct Recorder {
     writer: Writer<Vec<u8>>,
     to_file: SyncSender<CapturePiece>,
-    /// The largest number of bytes that pieces take.
+    /// The largest number of bytes that the pieces take.
     memory: usize,
-    /// Returns the number of packets written, and the error that stopped it.
+    /// The writing thread; it returns the number of packets written, and the error that stopped it.
     thread: JoinHandle<(u64, io::Result<()>)>,
-    /// Packets in the piece that is being filled.
+    /// Number of packets in the piece that is being filled.
     filling: u64,
     taken: u64,
     /// A copy of the changes in the current piece.
     changes: Vec<u8>,
     changed: u64,
-    /// Number of reports of ports on their room.
+    /// Number of recorded reports of ports about their room.
     rooms: u64,
-    /// Time at which a piece was last handed to the file because [`FLUSH`] was over.
+    /// Time at which a piece was last handed over because [`FLUSH`] had passed.
     handed_over: Time,
 }
 
-/// A part of the file, with its number of packets.
+/// A part of the file, with the number of its packets.
 struct CapturePiece {
     bytes: Vec<u8>,
     packets: u64,
@@ -52,9 +52,9 @@ struct CapturePiece {
 /// The outcome of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Packets in the file.
+    /// Number of packets in the file.
     pub packets: u64,
-    /// Packets that are missing: the disk was too slow or full.
+    /// Number of packets that are missing, because the disk was too slow or full.
     pub missing: u64,
 }
 
@@ -95,7 +95,7 @@ impl Recorder {
         })
     }
 
-    /// The largest number of bytes of memory that it takes.
+    /// The largest number of bytes of memory that the recorder uses.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
@@ -110,7 +110,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change of the link, after this number of packets.
+    /// Records a change of the link that came after `behind` packets.
     pub(crate) fn changed(&mut self, wanted: Wanted, at: Time, behind: u64) {
         let change = Change { number: self.changed, at, behind, wanted };
         self.changed += 1;
@@ -120,8 +120,8 @@ impl Recorder {
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
     }
 
-    /// Records that the port where packets of this pipe leave has reported its room, after this
-    /// number of packets.
+    /// Records a report of the port where packets of this pipe leave: it has room for `bytes`
+    /// bytes, after `behind` packets.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
         let room = Room { number: self.rooms, way, bytes, at, behind };
         self.rooms += 1;
@@ -142,7 +142,7 @@ impl Recorder {
         }
     }
 
-    /// Hands the piece to the writing thread, if that keeps up.
+    /// Hands the piece to the writing thread, if that thread keeps up.
     fn hand_over(&mut self) {
         let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
         let packets = std::mem::take(&mut self.filling);

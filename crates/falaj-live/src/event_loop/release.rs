@@ -1,9 +1,9 @@
 //! The calendar of releases: the packets to be delivered, and the instant of each.
 //!
-//! Packets of one unit that are due within `slack` of the first leave together, at the last one's
-//! instant: one system call for all of them. To learn if the next packet will be among them, a
-//! burst waits for it, at most until its first packet has been held for `slack`, and only if the
-//! link could be done with the next packet by then.
+//! The packets of a unit that are due within `slack` of the first of them leave together, as a
+//! burst, at the instant of the last one: one system call for all of them. A burst waits for the
+//! next packet of its unit, but at most until its first packet has been held for `slack`, and only
+//! if the link could be done with the next packet by then.
 
 use super::units::{UnitPacket, UnitStore};
 use falaj_engine::message::Retimed;
@@ -16,12 +16,12 @@ use std::collections::BinaryHeap;
 /// One packet of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleasedPacket {
-    /// Its nominal delay: last bit in to last bit out.
+    /// Nominal delay of the packet: from its last bit in to its last bit out.
     pub(crate) delay: Span,
-    /// Its due time.
+    /// Time at which the packet is due.
     pub(crate) due: Time,
-    /// The latest instant at which a delivery is not late: a device may still be busy with earlier
-    /// packets until then.
+    /// A delivery up to this instant is not late, because a device may be busy with earlier packets
+    /// until then.
     pub(crate) by: Time,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Burst {
     pub(crate) bytes: u32,
     last: u32,
     pub(crate) packets: Vec<ReleasedPacket>,
-    /// Time at which it is to be checked, or handed over.
+    /// Time at which the burst is to be checked, or handed over.
     pub(crate) at: Time,
     /// Time of its first refusal by its port, if any.
     pub(crate) refused: Option<Time>,
     order: u64,
-    /// Number of its valid entry in the heap; 0: none.
+    /// Number of the burst's valid entry in the heap; 0: none.
     entry: u64,
 }
 
@@ -66,7 +66,7 @@ impl Burst {
     }
 }
 
-/// Time at which a burst is to be checked; earlier bursts first.
+/// Time at which a burst is to be checked; the earliest time comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BurstEntry {
     at: Time,
@@ -78,7 +78,7 @@ struct BurstEntry {
 /// All bursts that are to be handed over.
 pub(crate) struct Releases {
     slack: Span,
-    /// A burst that was moved to another instant leaves its old entry behind.
+    /// Entries by time. A burst that was moved to another instant leaves an invalid entry behind.
     heap: BinaryHeap<Reverse<BurstEntry>>,
     bursts: Vec<Burst>,
     free: Vec<u32>,
@@ -95,7 +95,7 @@ impl Releases {
         Releases { slack, heap, bursts, free, open, made: 0, looks: 0 }
     }
 
-    /// Sets the time for which packets of a unit are held at most, so that they leave together.
+    /// Sets the longest time for which packets of a unit are held, so that they leave together.
     pub(crate) fn allow(&mut self, slack: Span) {
         self.slack = slack;
     }
@@ -111,7 +111,7 @@ impl Releases {
         self.heap.peek().map_or(Time::NEVER, |e| e.0.at)
     }
 
-    /// The engine has emitted this packet.
+    /// Adds a packet that the engine has emitted.
     pub(crate) fn emitted(&mut self, packet: UnitPacket, emit: &Emit) {
         let sent = ReleasedPacket {
             delay: emit.end - emit.arrival,
@@ -132,7 +132,7 @@ impl Releases {
                 self.not_later_than_due(open);
                 return;
             }
-            // No more packets join it.
+            // No more packets join the open burst.
             self.not_later_than_due(open);
         }
         let (pipe, flow) = (emit.pipe.0, emit.flow.0);
@@ -141,8 +141,8 @@ impl Releases {
         self.open[unit as usize] = Some(index);
     }
 
-    /// Changes the due time of a packet that the engine has emitted. Returns false if the packet is
-    /// not here.
+    /// Changes the due time of a packet that the engine has emitted. Returns false if no burst has
+    /// the packet.
     pub(crate) fn retimed(&mut self, retimed: &Retimed) -> bool {
         let old = (retimed.old_end - retimed.arrival, retimed.old_due);
         let is_it = |burst: &Burst| {
@@ -161,7 +161,7 @@ impl Releases {
             self.look_at(index as u32, due);
             return true;
         }
-        // The packets before it do not wait for it.
+        // The earlier packets of the burst do not wait for this packet.
         let (unit, from, pipe, flow, bytes) =
             (burst.unit, burst.to(), burst.pipe, burst.flow, burst.last);
         burst.last = burst.bytes;
@@ -192,7 +192,7 @@ impl Releases {
         index
     }
 
-    /// The engine has dropped a packet of this unit.
+    /// Notes that the engine has dropped a packet of this unit.
     pub(crate) fn dropped(&mut self, unit: u32, units: &UnitStore) {
         if let Some(&Some(open)) = self.open.get(unit as usize)
             && !units.is_undecided(unit)
@@ -281,7 +281,7 @@ impl Releases {
         &self.bursts[index as usize]
     }
 
-    /// Records that its port has no room for it now.
+    /// Records that the burst's port has no room for it now.
     pub(crate) fn refused(&mut self, index: u32, now: Time) {
         self.bursts[index as usize].refused.get_or_insert(now);
     }
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_due_within_the_slack_leaves_at_the_last_ones_instant() {
         let mut scene = Scene::new(5);
-        // Decided ahead of time, as behind a delay.
+        // The packets are decided ahead of time, as with a propagation delay.
         [10, 20, 30, 40, 50].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
         assert_eq!(scene.due(29), []);
         assert_eq!(scene.due(30), [(0..3, vec![20, 10, 0])]);
@@ -379,7 +379,8 @@ mod tests {
         assert_eq!(scene.due(10), []);
         scene.emit(1, 14);
         assert_eq!(scene.due(14), []);
-        // A packet of another flow was between them, and the next one is too late.
+        // A packet of another flow was sent in between, and the next packet of the unit is too
+        // late.
         scene.emit(2, 33);
         assert_eq!(scene.due(33), [(0..2, vec![4, 0])]);
         scene.emit(3, 40);
@@ -393,7 +394,7 @@ mod tests {
         scene.emit(0, 10);
         assert_eq!(scene.due(29), []);
         assert_eq!(scene.due(30), [(0..1, vec![20])]);
-        // The link could not be done with the next one in time.
+        // The link could not finish the next packet in time.
         scene.emit(1, 40);
         scene.soonest = Time::ZERO + Span::from_micros(61);
         assert_eq!(scene.due(40), [(1..2, vec![0])]);
@@ -418,8 +419,8 @@ mod tests {
         Retimed { pipe, flow, handle: 0, arrival, old_end, old_due, end, due }
     }
 
-    /// A burst is due once, however often it was to be checked, and if more than once at one
-    /// instant.
+    /// A burst is due exactly once, even if it was to be checked several times, at one instant or
+    /// at several.
     #[test]
     fn a_burst_is_due_once() {
         for changes in [&[(20, 1 << 40)][..], &[(20, 30), (30, 20)], &[(20, 25), (25, 20)]] {

@@ -1,20 +1,21 @@
 //! Yields the CPU in short slices, so that the kernel's real-time throttling never stops the
 //! forwarding thread.
 //!
-//! A real-time thread that never sleeps is stopped by the kernel for a twentieth of a second in
-//! each second, or for the configured part, so that other threads can run. This thread yields as
-//! much in small pieces instead: a [`PIECE`] as often as one is owed, at a moment when nothing is
-//! due until its end, judging by how late the thread woke from earlier pieces. If packets are too
-//! dense for such a moment, it yields, when two pieces are owed, straight after a delivery if
-//! nothing is due during the piece itself, and, when three are owed, at any moment. The backlog of
-//! owed pieces is then worked off.
+//! The kernel stops a real-time thread that never sleeps for a twentieth of each second, or for the
+//! configured part, so that other threads can run. This thread yields the same time in small pieces
+//! instead: it owes one [`PIECE`] in each period.
+//!
+//! A piece is yielded when nothing is due until its end, judging by how late the thread woke from
+//! earlier pieces. If packets are too dense for that, pieces are yielded in worse moments: with two
+//! pieces owed, straight after a delivery if nothing is due during the piece itself; with three
+//! pieces owed, at any moment.
 
 use super::timer::WakeLead;
 use crate::priority::RtReserve;
 use falaj_sched::units::time::{Span, Time};
 
-/// Waking up takes half as long again, but the kernel counts most of that as the thread's time. For
-/// shorter pieces it would be more than the piece itself.
+/// Length of a piece. Waking up takes half as long again, but the kernel counts most of that as the
+/// thread's time. With shorter pieces, waking up would take longer than the piece.
 const PIECE: Span = Span::from_micros(50);
 
 /// However large the kernel's reserve, there is at least this time between two pieces.
@@ -47,8 +48,8 @@ impl RtYield {
         self.every.is_some_and(|every| now.since(self.since) >= every)
     }
 
-    /// Time to sleep now, if nothing is due before `next`; `released`: a packet was delivered just
-    /// now. `None`: do not sleep.
+    /// Time for which to sleep now, or `None`. Nothing is due before `next`; `released` is true if
+    /// a packet was delivered just now.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits =
@@ -56,7 +57,7 @@ impl RtYield {
         (owed >= 1 && (suits || owed >= 3)).then_some(PIECE)
     }
 
-    /// A piece was yielded; the thread was to wake a [`PIECE`] after `began`.
+    /// Notes that a piece was yielded: the thread was to wake a [`PIECE`] after `began`.
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
@@ -67,7 +68,7 @@ impl RtYield {
         self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }
 
-    /// The thread slept for another reason: if that was no less than a piece, nothing is owed.
+    /// Notes that the thread slept for another reason. After at least a piece, nothing is owed.
     pub(super) fn slept(&mut self, began: Time, woke: Time) {
         if woke.since(began) >= PIECE {
             self.since = woke;
@@ -157,7 +158,7 @@ mod tests {
     fn a_thread_that_slept_or_was_stopped_owes_nothing() {
         let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
-        // The lead is zero: a packet may be due at any time.
+        // More than three pieces are owed, so one is yielded although a packet is due.
         assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));
         owed.paid(stopped, stopped + PIECE);
         let now = stopped + PIECE;

@@ -15,8 +15,8 @@ use std::os::fd::BorrowedFd;
 /// Longest time under load between two polls of the other descriptors.
 const LOOK: Span = Span::from_millis(1);
 
-/// The exact timer wakes this long before an instant, and reads the clock until then: on a clock
-/// that advances when it is read, that is a few reads.
+/// The exact timer wakes by this time before an instant, and reads the clock until the instant. On
+/// a clock that advances when it is read, these are a few reads.
 const EXACT_LEAD: Span = Span(1_536);
 
 /// The reason why the loop returned.
@@ -26,10 +26,10 @@ pub enum Woken {
     Deadline,
     /// The descriptor of this index among the others is readable.
     Readable(usize),
-    /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
+    /// A queue of this pipe and flow was full for the first time, and a packet was lost; see
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
-    /// For the first time ids have to share queues or links: the mask has reached its maximum, or
+    /// Ids have to share queues or links for the first time: the mask has reached its maximum, or
     /// memory is short; see [`Forwarder::tell_of_overflow`].
     Shared {
         /// The pipe with the mask.
@@ -44,12 +44,12 @@ pub enum Woken {
 /// State from the last poll of the ports and the other descriptors, for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopState {
-    /// The ports had nothing more: the loop may sleep until one has.
+    /// The ports had no more units: the loop may sleep until one of them has.
     Idle,
-    /// The ports may have more: they are read without asking the kernel first.
+    /// The ports may have more units: they are read without asking the kernel first.
     Busy,
-    /// The descriptor of this index among the others is readable: the loop returns as soon as
-    /// everything due meanwhile is delivered, so that all is counted.
+    /// The descriptor of this index among the others is readable. Before the loop returns, it
+    /// delivers all that is due by then, so that everything is counted.
     Ending(usize),
 }
 
@@ -58,7 +58,7 @@ enum LoopState {
 enum LoopAction {
     /// Yield the processor to other threads, from this instant on for this time.
     Yield(Time, Span),
-    /// Read the clock again: a packet is due so soon that reading would make it late.
+    /// Read the clock again: a packet is due so soon that reading a port would make it late.
     Spin,
     /// Return: the deadline is reached.
     Return,
@@ -79,23 +79,23 @@ struct LoopRun<'a> {
     others: usize,
     /// True if the timer never sleeps.
     spins: bool,
-    /// True if the clock is that of a guest: waking up takes no time, and no time is owed to other
-    /// threads.
+    /// True if the clock is a guest's virtual clock: waking up takes no time, and no time is owed
+    /// to other threads.
     is_exact: bool,
     /// True if the timer may sleep to let other threads run. With a slack of zero it does not.
     may_rest: bool,
     /// True if this thread has real-time priority, and owes time to other threads.
     before_others: bool,
-    /// True if masks may run out of queues and the caller wants to be notified. That stays so, as
-    /// no change is made while the loop runs.
+    /// True if masks may run out of queues and the caller wants to be notified. It does not change
+    /// while the loop runs, because no change of the link is made in that time.
     has_masks: bool,
     state: LoopState,
     /// Time at which the kernel was last asked for ready descriptors.
     polled: Time,
     /// True if the ports were read since the last hand-over.
     read_since_release: bool,
-    /// True if the ports were read since the processor was last yielded. Only then is it yielded
-    /// again, so that the loop reads after each yield, however late the thread wakes.
+    /// True if the ports were read since the processor was last yielded. Only if so, it is yielded
+    /// again: the loop reads after each yield, however late the thread wakes.
     read_since_yield: bool,
     /// Instant since which there has been nothing to do; `None` if there is something to do.
     idle_since: Option<Time>,
@@ -173,8 +173,8 @@ impl LoopRun<'_> {
         Ok(None)
     }
 
-    /// The instant of this round; accounts for the idle time of the one before, and decides if the
-    /// hybrid timer sleeps from now on.
+    /// Returns the instant of this round. Counts the idle time of the previous round, and decides
+    /// if the hybrid timer sleeps from now on.
     fn begin(&mut self) -> Time {
         let forwarder = &mut *self.forwarder;
         let now = forwarder.clock.now();
@@ -315,7 +315,7 @@ impl LoopRun<'_> {
     /// Reads the ports.
     fn read(&mut self, sleeps: bool) -> io::Result<()> {
         let found = self.forwarder.receive(self.reads_at_once())?;
-        // A sleeping loop leaves later arrivals for the next time.
+        // A sleeping loop reads later arrivals after its next sleep.
         let enough = if sleeps { ReadOutcome::All } else { ReadOutcome::Nothing };
         (self.read_since_release, self.read_since_yield) = (true, true);
         self.state = if found > enough { LoopState::Busy } else { LoopState::Idle };
@@ -365,8 +365,8 @@ impl Forwarder {
         Ok(heard)
     }
 
-    /// Instant before which arriving packets cause no delivery, as devices pace all links and have
-    /// enough packets.
+    /// Instant before which arriving packets cause no delivery, because devices pace all links and
+    /// have enough packets.
     fn nothing_until(&self) -> Time {
         let supplied = self.network.supplied_until();
         if supplied == Time::NEVER
@@ -401,7 +401,7 @@ impl Forwarder {
     /// but before the first packet that they could choose is due.
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
-            // A queue may have room then.
+            // At these instants a queue may have room again.
             return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());

@@ -1,12 +1,12 @@
-//! The time for which this host has kept the link's thread from running: it was ready and waited
-//! for a processor, as the kernel counts it.
+//! Run delay: the time for which the link's thread was ready to run but waited for a processor, as
+//! the kernel counts it.
 
 use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Minimum time between two looks, as each is a system call. A shorter stall is not long enough for
-/// packets to gather.
+/// Minimum time between two looks, because each look is a system call. A shorter stall is not long
+/// enough for many packets to gather.
 const LOOK: Span = Span::from_millis(1);
 
 /// Time for which the thread was ready and did not run, between one look and the next.
@@ -18,7 +18,7 @@ pub(super) struct Stall {
 }
 
 pub(super) struct RunDelay {
-    /// `None` if the kernel does not count it, or it cannot be read.
+    /// `None` if the kernel does not count run delay, or the file cannot be read.
     schedstat: Option<File>,
     last: Stall,
     waited: Span,

@@ -22,7 +22,7 @@ pub(super) struct PendingUnit {
     pub(super) key: Key,
     /// Index of the next packet.
     pub(super) next: u32,
-    /// The route of that packet, if it was determined.
+    /// The route of that packet, if it is already known.
     pub(super) entry: Option<Route>,
 }
 
@@ -30,20 +30,20 @@ pub(super) struct PendingUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadOutcome {
     Nothing,
-    /// Some units, and no more are there.
+    /// Some units were read, and no more are there.
     All,
-    /// Some units, and there may be more.
+    /// Some units were read, and there may be more.
     Part,
 }
 
 impl Forwarder {
-    /// Returns true if this port was readable, or its turn was interrupted.
+    /// Returns true if this port was readable, has a unit that waits for room, or was interrupted.
     fn may_have_packets(&self, i: usize) -> bool {
         self.watch.is_readable(i) || self.waiting[i].is_some() || self.read_quotas.goes_on(i)
     }
 
-    /// Gives each port a turn, or just those that were readable or interrupted. A port without
-    /// quota in this round is skipped, and may have more.
+    /// Gives a turn to each port, or only to ports for which `may_have_packets` returns true. A
+    /// port without quota in this round is skipped, and may have more.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<ReadOutcome> {
         let mut found = ReadOutcome::Nothing;
         self.read_quotas.begin();
@@ -109,8 +109,8 @@ impl Forwarder {
     /// Reads a unit, if there is one, and returns the time of the read.
     pub(super) fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
-        // Without memory it is read all the same; otherwise the port would stay readable and wake
-        // the loop for ever.
+        // The unit is read even if there is no memory for it; otherwise the port would stay
+        // readable and wake the loop for ever.
         let received = match port.receive(self.units.buffer()) {
             Ok(None) => return Ok(None),
             Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),

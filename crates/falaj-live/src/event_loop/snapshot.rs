@@ -17,7 +17,7 @@ pub struct FlowSnapshot {
     pub counters: Counters,
     /// Packets that left the link, but were not accepted by the far end.
     pub not_taken: NotTaken,
-    /// Arrival of its last packet; `None`: none arrived.
+    /// Arrival of the flow's last packet; `None` if no packet has arrived.
     pub active: Option<Time>,
 }
 
@@ -36,8 +36,9 @@ pub struct Snapshot {
     /// The instant: now, or, if the host was stalled, the due time of the first event still to be
     /// processed.
     pub at: Time,
-    /// By pipe and flow. Flows with a mask lack the engine's counters: they are a sum over the
-    /// queues of all ids, and come in [parts](Forwarder::counters_part).
+    /// Counters by pipe and flow. For flows with a mask the engine's counters are missing here:
+    /// they are a sum over the queues of all ids, and are queried in
+    /// [parts](Forwarder::counters_part).
     pub flows: Vec<Vec<FlowSnapshot>>,
     /// Flows with a mask.
     pub masked: Vec<(PipeId, FlowId)>,
@@ -47,7 +48,7 @@ pub struct Snapshot {
     pub ended: Counters,
     /// Counters of packets that each rule has taken.
     pub taken: Vec<RuleCounters>,
-    /// Statistics of those packets.
+    /// Statistics of the packets that each rule has taken.
     pub of_rules: Vec<RuleStats>,
     /// Counters of removed rules.
     pub taken_by_the_gone: RuleCounters,
@@ -64,7 +65,7 @@ pub struct Snapshot {
 }
 
 impl Forwarder {
-    /// The counters until now; costs a step for each flow.
+    /// The counters until now; takes time in proportion to the number of flows.
     pub fn snapshot(&self) -> Snapshot {
         let is_masked = |pipe, f: usize| self.network.is_masked(pipe, FlowId(f as u32));
         let counters = |pipe, f: usize| match is_masked(pipe, f) {
@@ -106,7 +107,7 @@ impl Forwarder {
     }
 
     /// Adds a part of a flow's counters to `sum`, from place `from` on (0: the beginning), until
-    /// the budget is used up. Returns the place where the next part begins, if there is one.
+    /// the time `budget` is used up. Returns the place where the next part begins, if there is one.
     pub fn counters_part(
         &self,
         (pipe, flow): (PipeId, FlowId),
@@ -135,14 +136,14 @@ impl Forwarder {
         })
     }
 
-    /// Repeats a step until it is done or the budget is used up, but at least once.
+    /// Repeats a step until it returns `None` or the time `budget` is used up, but at least once.
     fn in_steps(
         &self,
         mut from: u64,
         budget: Span,
         mut something: impl FnMut(u64, usize) -> Option<u64>,
     ) -> Option<u64> {
-        /// Ids between two readings of the clock: some ten microseconds at most.
+        /// Number of ids between two readings of the clock: some ten microseconds at most.
         const STEPS: usize = 64;
         let until = self.clock.now() + budget;
         loop {
@@ -154,9 +155,10 @@ impl Forwarder {
     }
 
     /// Copies the measurements of the flows of all pipes, in order and beginning with flow number
-    /// `from`, to the same indices of `to`, whose memory is reused. Returns the index at which it
-    /// ended: after the last flow, or when `budget` was used up, but after one flow at least. A
-    /// histogram is a hundred kilobytes, and no packet passes while they are copied.
+    /// `from`, to the same indices of `to`, whose memory is reused. Stops after the last flow, or
+    /// when the time `budget` is used up, but not before the first flow. Returns the index after
+    /// the last copied flow. A histogram has a hundred kilobytes, and no packet passes while flows
+    /// are copied.
     pub fn measured(&self, to: &mut Vec<Sojourns>, from: usize, budget: Span) -> usize {
         let until = self.clock.now() + budget;
         let mut place = from;

@@ -53,7 +53,7 @@ pub struct LiveFlow {
 const FEW: usize = 64;
 
 impl LiveFlow {
-    /// Measurements of one of `number` flows: those of thousands have to be small.
+    /// Measurements of one of `number` flows. With thousands of flows they have to be small.
     pub fn among(number: usize) -> LiveFlow {
         if number <= FEW {
             return LiveFlow::default();
@@ -63,7 +63,7 @@ impl LiveFlow {
     }
 }
 
-/// Losses outside the engine, caused by the link or not.
+/// Numbers of packets lost outside the engine, whether the link caused the loss or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLosses {
     /// No rule matched them, or no flow of their link.
@@ -75,7 +75,7 @@ pub struct LiveLosses {
     pub unreadable: u64,
     /// There was no memory for them.
     pub no_memory: u64,
-    /// They were not read in time at the entrance. The owner of the sandbox counts them
+    /// They were not read in time where they enter. The owner of the sandbox counts them
     /// ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
     pub unread: u64,
     /// Their receiver did not read them in time; the receiver counts them.
@@ -111,15 +111,15 @@ pub struct LoopActivity {
     pub by_room: u64,
     /// Sleeps that ended for the caller: a deadline, another descriptor.
     pub by_caller: u64,
-    /// Short sleeps of a real-time loop that were owed to other threads, as it had not slept for
-    /// that long by itself.
+    /// Short sleeps of a real-time loop that were owed to other threads, because it had not slept
+    /// long enough by itself.
     pub for_others: u64,
     /// Number of times that a port which paces a link had no room for a packet; the packet was
     /// kept, and nothing was lost.
     pub refused: u64,
-    /// Time awake with nothing to do but to poll ports and clock.
+    /// Time awake with nothing to do except polling ports and clock.
     pub spun: Span,
-    /// Time in which the hybrid timer slept without spinning, as other threads waited for a
+    /// Time in which the hybrid timer slept without spinning, because other threads waited for a
     /// processor.
     pub rested: Span,
 }
@@ -179,8 +179,8 @@ impl Forwarder {
         self.network.taken()
     }
 
-    /// The largest lateness of a delivery since the last call: a stall of the host is at least that
-    /// long.
+    /// The largest lateness of a delivery since the last call. The host was stalled for at least
+    /// that time.
     pub fn take_latest(&mut self) -> Span {
         std::mem::take(&mut self.latest)
     }

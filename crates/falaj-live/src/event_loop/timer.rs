@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// The way in which the loop waits for the next due packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timer {
-    /// Polls ports and clock all the time: occupies a processor, and no packet is late by a
-    /// wake-up.
+    /// Polls ports and clock all the time. This occupies a processor, and no packet is late because
+    /// of a wake-up.
     Spin,
     /// Sleeps, and spins for as long as waking up has lately taken; if other threads wait for a
     /// processor, it sleeps without spinning.
@@ -17,7 +17,7 @@ pub enum Timer {
     /// Sleeps, and wakes at most once in `slack` while there is traffic.
     Sleep,
     /// Sleeps until a moment before the instant, however long waking up takes: for a clock that
-    /// stands still while anything computes.
+    /// stands still during computation.
     Exact,
 }
 
@@ -41,16 +41,18 @@ impl FromStr for Timer {
     }
 }
 
-/// Tracks the duration that is exceeded once in `one_in` times: up by a step when exceeded,
-/// otherwise down by that fraction of the step.
+/// Estimates the duration that one of `one_in` values of `took` exceeds: adds a step if `took` is
+/// longer, otherwise subtracts the step divided by `one_in`.
 #[inline]
 fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
     if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
 }
 
-/// The lead of a wake-up before an instant: the time that waking up takes, except for outliers.
+/// How long before an instant the loop has to wake: the time that waking up takes, except for
+/// outliers.
 ///
-/// One wake-up in four hundred is late, so that the 99th percentile does not depend on waking.
+/// One wake-up in four hundred is late, so that the 99th percentile of the lateness does not depend
+/// on waking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WakeLead(Span);
 
@@ -64,8 +66,8 @@ impl WakeLead {
         WakeLead(WakeLead::FIRST)
     }
 
-    /// Wake-up time for a packet due at `due`: earlier by the lead, to spin for the rest, or,
-    /// sleeping without spinning, later by the slack.
+    /// Wake-up time for a packet due at `due`. Without `slack` it is earlier by the lead, to spin
+    /// for the rest. With `slack` the loop does not spin, and wakes later by the slack.
     #[inline]
     pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {
         match slack {
@@ -80,7 +82,7 @@ impl WakeLead {
         Time(instant.0.saturating_sub(self.0.0))
     }
 
-    /// The loop wanted to wake at `wanted` and woke at `woke`.
+    /// Notes that the loop wanted to wake at `wanted` and woke at `woke`.
     #[inline]
     pub(crate) fn woke(&mut self, wanted: Time, woke: Time) {
         self.0 = follow(self.0, woke.since(wanted), WakeLead::STEP, 400)
@@ -88,10 +90,10 @@ impl WakeLead {
     }
 }
 
-/// The time before an instant in which nothing is read any more, because reading could make the due
-/// packet late. It is as long as polling the ports and reading a unit takes, except for one time in
-/// two hundred. That takes 2 us with warm caches, and ten times as long after sleeping or if a unit
-/// is a burst of many packets.
+/// The time before an instant in which no port is read, because reading could make the due packet
+/// late. It is as long as polling the ports and reading a unit takes, except for one unit in two
+/// hundred. That is 2 us with warm caches, and ten times as long after sleeping or if a unit is a
+/// burst of many packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuietWindow(Span);
 
@@ -137,9 +139,9 @@ mod tests {
     }
 
     proptest! {
-        /// A loop that only wakes up for the earliest packet, in simulated time: however long
-        /// waking up takes, nothing is delivered before it is due, and, sleeping without spinning,
-        /// nothing later than by the slack plus that time.
+        /// A loop that only wakes up for the earliest packet, in simulated time. However long
+        /// waking up takes, nothing is delivered before it is due. Without spinning, nothing is
+        /// later than the slack plus the time of waking up.
         #[test]
         fn nothing_is_early_and_slack_is_kept(
             gaps in prop::collection::vec(0..30_000_u64, 1..400),
@@ -156,7 +158,7 @@ mod tests {
                 let woke = if wanted > now { wanted + took } else { now };
                 lead.woke(wanted, woke);
                 wakes += 1;
-                // It spins for the rest, if there is one.
+                // The loop spins for the rest, if there is one.
                 now = woke.max(first);
                 while let Some(&one) = due.front().filter(|due| **due <= now) {
                     due.pop_front();
@@ -187,9 +189,9 @@ mod tests {
         }
         let is = instant.since(lead.before(instant));
         assert!(is >= Span::from_micros(20) && is < Span::from_micros(30), "{is}");
-        // It aims at one in four hundred.
+        // One in four hundred wake-ups may be late.
         assert!((5..=50).contains(&late), "{late}");
-        // It goes down again when the machine is quiet.
+        // The lead decreases again when the machine is quiet.
         for _ in 0..10_000 {
             lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
         }

@@ -100,7 +100,7 @@ impl Forwarder {
                     self.guarantees.retimed(&retimed);
                     self.occupancy_log.retimed(&retimed);
                     if !self.releases.retimed(&retimed) {
-                        // It continues to the next link.
+                        // The packet continues to the next link.
                         let [old, new] =
                             [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
                         self.flows[retimed.pipe.0 as usize][retimed.flow.index()]
@@ -108,7 +108,7 @@ impl Forwarder {
                             .correct(old, new);
                     }
                 }
-                // Used within the network, if another link follows.
+                // This output is used within the network, if another link follows.
                 Output::Early(_) => {}
             }
         }
@@ -169,7 +169,7 @@ impl Forwarder {
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(&first) = self.together.first() else { return Ok(()) };
         let to = self.ports[self.units.port(self.releases.burst(first).unit)].leaves_at;
-        // If bursts are kept already, these join behind them.
+        // If the port has kept bursts, these are kept behind them.
         let wanting = if self.is_full(to) { None } else { Some(self.transmit()?) };
         match wanting {
             Some(None) => {}
@@ -205,7 +205,7 @@ impl Forwarder {
             let packets = burst.packets.len() as u32;
             if taken {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
-                // Time in which its port had no room does not count as lateness.
+                // Time in which the burst's port had no room does not count as lateness.
                 let late = burst.refused.unwrap_or(handed_over).since(burst.at);
                 flow.release_error.record_n(late, packets.into());
                 self.latest = self.latest.max(late);
@@ -217,8 +217,8 @@ impl Forwarder {
                     flow.delay.record_n(alike[0].delay, times);
                     flow.held.record_n(burst.at.since(alike[0].due), times);
                     let whose = (PipeId(burst.pipe), FlowId(burst.flow));
-                    // The time for which packets were held for others of their unit counts as
-                    // lateness.
+                    // The time for which packets were held for other packets of their unit counts
+                    // as lateness.
                     let late = handed_over.since(alike[0].by);
                     self.guarantees.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }

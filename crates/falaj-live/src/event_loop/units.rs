@@ -152,8 +152,8 @@ impl UnitStore {
         self.about[unit as usize].port as usize
     }
 
-    /// The packets `from..to` of a unit as a unit of their own; `cut` is the buffer for it, if one
-    /// is needed.
+    /// The packets `from..to` of a unit as a separate unit; `cut` is the buffer for it, if one is
+    /// needed.
     #[inline]
     pub(crate) fn part<'a>(
         &'a self,
@@ -172,8 +172,8 @@ impl UnitStore {
         }
     }
 
-    /// A unit of this packet alone, which the engine emits in addition; `None` if there is no
-    /// memory for it.
+    /// A copy of this packet as a unit of its own, which the engine emits in addition; `None` if
+    /// there is no memory for it.
     pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<UnitPacket> {
         let packet = self.packets[handle as usize];
         let unit = self.alone(packet, cut)?;
@@ -181,8 +181,8 @@ impl UnitStore {
         Some(UnitPacket { unit, index: 0, ..packet })
     }
 
-    /// Moves a packet from a train to a unit of its own, and returns its unit before that; `None`
-    /// if there is no memory for it.
+    /// Moves a packet from a train to a unit of its own, and returns the unit that it was in
+    /// before; `None` if there is no memory for the new unit.
     pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
         let packet = self.packets[handle as usize];
         let was = packet.unit;

@@ -1,13 +1,13 @@
-//! Joining datagrams that leave together into one unit: the reverse of cutting.
+//! Joining of datagrams that leave together into one unit: the reverse of cutting.
 //!
 //! Most of the cost of a packet is its system call. Datagrams that are equal except for their
 //! payloads, and whose checksums are unfinished, are sent in one unit; the kernel splits it again
-//! into datagrams with the same payloads. Nothing waits for this: it is done with packets that are
-//! due at one instant anyhow.
+//! into datagrams with the same payloads. No packet waits for this: only packets that are due at
+//! one instant anyhow are joined.
 //!
-//! One field of the headers may change: if fragmentation is forbidden and all identifications are
-//! equal, they count up, as in segmentation. Receivers must ignore them in that case (RFC 6864,
-//! section 4.1).
+//! One header field may change: if fragmentation is forbidden and all identifications are equal,
+//! the kernel makes them count up, as in segmentation. Receivers must ignore identifications in
+//! that case (RFC 6864, section 4.1).
 
 use super::{
     ETHERNET, HeaderOffsets, IPV6, IpVersion, Transport, UDP, VNET_HEADER, add,
@@ -99,7 +99,7 @@ impl TrainJoin {
         };
         let payload = at.segment + UDP;
         let length = self.bytes.len() + unit.len() - payload;
-        // Only the last one may be shorter.
+        // Only the last datagram may be shorter.
         let are_full = self.bytes.len() == payload + self.packets * self.size;
         let fits = unit.len() - payload <= self.size
             && self.packets < MOST
@@ -112,8 +112,8 @@ impl TrainJoin {
         true
     }
 
-    /// Returns true if its identification is the one that segmentation would assign, or one that
-    /// receivers must ignore.
+    /// Returns true if the unit's identification is the one that segmentation would assign, or one
+    /// that receivers must ignore.
     fn counts_on(&mut self, at: HeaderOffsets, unit: &[u8]) -> bool {
         if at.network == IpVersion::Ip6 {
             return true;
@@ -177,8 +177,8 @@ mod tests {
     }
 
     proptest! {
-        /// A unit that was cut is joined again, and cutting that gives the same packets, bit for
-        /// bit.
+        /// A unit that was cut is joined again. Cutting the joined unit gives the same packets, bit
+        /// for bit.
         #[test]
         fn joining_is_the_reverse_of_cutting(mut r in recipe(), udp in prop::bool::weighted(0.9)) {
             (r.udp, r.extension) = (udp, r.extension && !udp);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(units.len(), 1);
         let counted: Vec<_> = (7..10).map(|n| datagram_of(100, n, |_| ())).collect();
         assert_eq!(apart(&units[0]), counted);
-        // All identifications are equal, or all count up.
+        // Identifications must either all be equal or all count up.
         for wrong in [[7, 7, 9], [7, 8, 8], [7, 9, 10]] {
             let packets: Vec<_> = wrong.iter().map(|&n| datagram_of(100, n, |_| ())).collect();
             assert_eq!(together(&packets).len(), 2, "{wrong:?}");
@@ -289,7 +289,7 @@ mod tests {
             assert!(join.begin(&first) && !join.add(&other), "{at}");
         }
         assert!(join.begin(&first) && join.add(&datagram_of(100, 2, |_| ())));
-        // A complete checksum may be wrong.
+        // A datagram with a complete checksum is not joined, because the checksum may be wrong.
         let mut made = first.clone();
         made[0] = 0;
         assert!(!join.begin(&made));

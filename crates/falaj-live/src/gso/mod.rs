@@ -24,7 +24,7 @@ mod virtio {
     pub(super) const TCP6: u8 = 4;
     /// UDP, each packet a datagram of its own.
     pub(super) const UDP_L4: u8 = 5;
-    /// The first packet reports that the window was reduced, and no other may.
+    /// Only the first packet reports that the congestion window was reduced.
     pub(super) const ECN: u8 = 0x80;
 }
 
@@ -66,8 +66,8 @@ struct HeaderOffsets {
 }
 
 impl HeaderOffsets {
-    /// Writes the current length of a unit to all headers that have it. The part after the IP
-    /// header had `before` bytes.
+    /// Writes the present length of a unit to all header fields that have it. The part after the IP
+    /// header had `before` bytes before.
     fn set_length(&self, unit: &mut [u8], before: usize) {
         let HeaderOffsets { network, transport, ip, segment } = *self;
         let length = unit.len();
@@ -244,7 +244,7 @@ pub(crate) fn singly(
     Ok(all)
 }
 
-/// Bytes of VLAN tags, of which there are at most two.
+/// Bytes of VLAN tags. A frame has at most two tags.
 fn tags(unit: &[u8]) -> Option<usize> {
     let kind = VNET_HEADER + ETHERNET - 2;
     let mut bytes = 0;
@@ -456,8 +456,8 @@ mod tests {
                     }
                     _ => panic!("neither TCP nor UDP"),
                 }
-                // A part of several packets is again a train, of the same packets; a part of one
-                // packet is none.
+                // A part of several packets is again a train, with the same packets. A part of one
+                // packet is not a train.
                 let again = Train::of(&part).map(|t| (t.packets(), t.each()));
                 prop_assert_eq!(again, (w[1] - w[0] > 1).then_some((w[1] - w[0], train.each())));
                 payload.extend_from_slice(&part[train.payload..]);

@@ -1,9 +1,9 @@
 //! A port forwarder: threads that pass on the streams and datagrams of some sockets, and the
 //! answers.
 //!
-//! The end of a stream is passed on in each direction, and so is a reset. If nothing listens, the
-//! stream is reset, which its client sees after the connection was opened. For datagrams each
-//! client has a socket of its own, so that answers find their way back.
+//! The end of a stream is passed on in each direction, and so is a reset. If nothing listens at the
+//! destination, the stream is reset, which its client sees only after the connection was opened.
+//! For datagrams each client has its own socket to the server, so that answers find their way back.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// Stack size of a thread; there may be thousands.
+/// Stack size of a thread in bytes; there may be thousands of threads.
 const STACK: usize = 128 << 10;
 /// Number of bytes read at once.
 const BUFFER: usize = 64 << 10;
@@ -104,7 +104,7 @@ fn serve_tcp(listener: &TcpListener, to: &[SocketAddr]) {
 fn pass_stream(client: &TcpStream, to: &[SocketAddr]) {
     let Ok(server) = TcpStream::connect(to) else { return reset_on_close(client) };
     for stream in [client, &server] {
-        // Segments were already coalesced where they were first sent, if at all.
+        // Coalescing of segments (Nagle) is left to the first sender.
         let _ = stream.set_nodelay(true);
     }
     let broken = AtomicBool::new(false);
@@ -159,9 +159,9 @@ fn reset_on_close(stream: &TcpStream) {
 type Clients = Arc<Mutex<HashMap<SocketAddr, Client>>>;
 
 struct Client {
-    /// Connected to the server.
+    /// The socket that is connected to the server.
     socket: Arc<UdpSocket>,
-    /// It has sent a datagram since its thread last checked.
+    /// True if the client has sent a datagram since its thread last checked.
     active: Arc<AtomicBool>,
 }
 
@@ -170,7 +170,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, to: &[SocketAddr]) {
     let mut datagram = vec![0; BUFFER];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut datagram) else {
-            // An error for an answer to a client that is gone by now.
+            // This is the error of an answer to a client that is gone by now.
             continue;
         };
         let datagram = &datagram[..length];

@@ -6,9 +6,9 @@
 //!             near forwarder                            far forwarder
 //! ```
 //!
-//! A forwarder is a process of its own, with plain sockets and no privilege. The near one runs in
-//! the near side's namespaces and dies with them. The far one runs in the host's, with sockets that
-//! were created at the far end; it dies with the caller.
+//! A forwarder is a separate process, with plain sockets and no privilege. The near forwarder runs
+//! in the near side's namespaces and dies with them. The far forwarder runs in the host's
+//! namespaces, with sockets that were created at the far end; it dies with the caller.
 
 mod forwarder;
 
@@ -27,9 +27,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A port of the host, and the port at which the command reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort {
-    /// On the host's loopback addresses, and on the link.
+    /// The port on the host's loopback addresses, and on the link.
     pub host: u16,
-    /// On the command's loopback addresses.
+    /// The port on the command's loopback addresses.
     pub command: u16,
 }
 
@@ -53,11 +53,11 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// The loopback addresses, that of IPv4 first.
+/// The loopback addresses: IPv4, then IPv6.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Starts the forwarder of the near side, in the caller's namespaces: from the loopback addresses
-/// to the far side's addresses, of which that of IPv6 is optional.
+/// to the far side's addresses; the IPv6 address of the far side is optional.
 pub(crate) fn start_near(
     ports: &[HostPort],
     far: (Ipv4Addr, Option<Ipv6Addr>),
@@ -88,7 +88,7 @@ pub(crate) fn far_sockets(ports: &[HostPort], at: &[IpAddr]) -> Result<Vec<Owned
     Ok(sockets)
 }
 
-/// A socket for streams and one for datagrams at this address; none if the system has no IPv6.
+/// A socket for streams and one for datagrams at this address; empty if the system has no IPv6.
 fn listening(at: SocketAddr) -> Result<Vec<OwnedFd>, Errno> {
     match forwarder::listen(at) {
         Err(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT) if at.is_ipv6() => Ok(Vec::new()),
@@ -96,13 +96,13 @@ fn listening(at: SocketAddr) -> Result<Vec<OwnedFd>, Errno> {
     }
 }
 
-/// The far forwarder, until it is dropped.
+/// The far forwarder; it runs until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct FarForwarder(Cloned);
 
 impl FarForwarder {
-    /// Starts it: from these sockets to the same ports of the caller's loopback addresses, that of
-    /// the socket's own family first.
+    /// Starts the forwarder: from these sockets to the same ports of the caller's loopback
+    /// addresses. The address of the socket's own family is tried first.
     ///
     /// The process must be single-threaded.
     pub(crate) fn start(sockets: Vec<OwnedFd>) -> io::Result<FarForwarder> {
@@ -119,7 +119,7 @@ impl FarForwarder {
 
 impl Drop for FarForwarder {
     fn drop(&mut self) {
-        // Fails only if it is dead already.
+        // This fails only if the process is dead already.
         let _ = process::pidfd_signal(self.0.pidfd.as_fd(), nix::libc::SIGKILL);
         wait(&self.0);
     }

@@ -2,8 +2,8 @@
 //! translation of addresses.
 //!
 //! All of these are named by the link's number, `falaj-N`, so that links do not disturb each other.
-//! Each link is an owner of forwarding ([`Owners`](super::owners::Owners)): the last one switches
-//! it off again if the first one has switched it on, and each new link undoes the changes that
+//! Each link is an owner of forwarding ([`Owners`](super::owners::Owners)). The last owner switches
+//! forwarding off if the first owner has switched it on. Each new link undoes the changes that
 //! killed links have left.
 
 use super::owners::{Owner, Owners};
@@ -31,7 +31,7 @@ pub(super) struct HostNat {
     name: String,
     subnet: Subnet,
     namespace: File,
-    /// The changes so far, which are to be undone.
+    /// The changes made so far, which have to be undone.
     interface: Option<u32>,
     translated: bool,
     owner: Option<Owner>,

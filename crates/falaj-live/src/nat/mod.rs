@@ -34,12 +34,12 @@ use std::time::{Duration, Instant};
 use std::{env, fmt};
 
 /// The address of the DNS server behind a user-mode stack, if the caller's own resolver is on its
-/// loopback interface; the stack passes queries on to that resolver. No link uses these addresses.
+/// loopback interface; the stack passes queries on to that resolver. No link uses this network.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// The network of a user-mode stack. With the host's own address it would not pass packets for the
-/// host on.
+/// The network of a user-mode stack. If the far side had the host's own address there, the stack
+/// would not pass on packets for the host.
 const OWN_NET: &str = "10.77.254.0/24";
-/// Its own address in that network, and that of its next router.
+/// The far side's address in that network, and the address of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
 
 /// The longest time for a way out to come up.
@@ -77,7 +77,7 @@ impl fmt::Display for NatMethod {
 }
 
 impl NatMethod {
-    /// Returns true if it is a program that acts for the far side through its own sockets.
+    /// Returns true if the method is a program that acts for the far side through its own sockets.
     pub fn is_user_mode(&self) -> bool {
         !matches!(self, NatMethod::Host(_))
     }
@@ -94,7 +94,7 @@ pub enum NatChoice {
     Slirp4netns,
     /// The host.
     Host,
-    /// None.
+    /// No way out.
     None,
 }
 
@@ -109,8 +109,8 @@ fn may_configure() -> bool {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
 }
 
-/// Returns true if this process is at the near end of another link: its network is a sandbox, and
-/// dies with it.
+/// Returns true if this process is at the near end of another link: its network is a sandbox, which
+/// is removed when that link ends.
 fn is_inside() -> bool {
     let own = env::var("FALAJ_ADDR").ok().and_then(|address| address.parse::<Ipv4Addr>().ok());
     let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
@@ -163,8 +163,8 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
 /// The advice to enable a way out, if none is available.
 pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also use --internet host";
 
-/// The contents of `/etc/resolv.conf` behind a link with this way out; `None`: the caller's own is
-/// suitable.
+/// The contents of `/etc/resolv.conf` behind a link with this way out; `None` if the caller's own
+/// file is suitable.
 pub fn resolver(way: &NatMethod) -> Option<String> {
     /// The file in which systemd keeps the servers that its own resolver queries.
     const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
@@ -189,7 +189,7 @@ fn servers(text: &str) -> impl Iterator<Item = IpAddr> + '_ {
 #[derive(Debug)]
 pub struct Nat {
     caretaker: process::Cloned,
-    /// The end of this pipe is the caretaker's signal to close.
+    /// Closing this pipe is the signal for the caretaker to close the way out.
     held: Option<OwnedFd>,
     way: NatMethod,
 }
@@ -198,9 +198,9 @@ pub struct Nat {
 trait Caretaker {
     /// Opens the way out; the error is a message.
     fn open(&mut self) -> Result<(), String>;
-    /// The reason why it has ended by itself, if it has.
+    /// The reason why the way out has ended by itself, if it has.
     fn over(&mut self) -> Option<String>;
-    /// A descriptor that it needs, if there is one.
+    /// A descriptor that the caretaker needs, if there is one.
     fn descriptor(&self) -> Option<RawFd>;
     /// Undoes all changes made so far.
     fn close(&mut self);
@@ -222,7 +222,7 @@ impl Nat {
                 Err(error) => why.push(format!("{way}: {error}")),
             }
         }
-        // Such programs open a TUN device, and their messages about a denied one suggest no remedy.
+        // These programs open a TUN device. If that is denied, their messages suggest no remedy.
         if let Some(error) =
             ways.iter().any(NatMethod::is_user_mode).then(|| sandbox.no_tap()).flatten()
         {
@@ -308,8 +308,8 @@ impl Nat {
 }
 
 impl Drop for Nat {
-    /// Waits until the host is restored. There is no wait for the end of a program: the kernel
-    /// takes tens of milliseconds to remove its interface.
+    /// Waits until the host is restored. Does not wait for the end of a program: the kernel takes
+    /// tens of milliseconds to remove its interface.
     fn drop(&mut self) {
         self.held = None;
         if let NatMethod::Host(_) = self.way {
@@ -341,11 +341,11 @@ fn has_default_route(pid: i32) -> bool {
     })
 }
 
-/// The main function of the caretaker: opens the way out, reports it, and closes when the caller
-/// has let go.
+/// The main function of the caretaker: opens the way out, reports that, and closes the way out when
+/// the caller has closed its pipe.
 fn watch(care: &mut dyn Caretaker, held: &OwnedFd, mut say: &File) {
-    // Signals of the terminal (Ctrl-C, hangup) are for other processes: this process ends by the
-    // pipe.
+    // Signals of the terminal (Ctrl-C, hangup) are for other processes: this process ends when the
+    // pipe is closed.
     let _ = nix::unistd::setsid();
     if let Err(why) = care.open() {
         care.close();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const LOCK: &str = "lock";
 const SWITCHED_ON: &str = "switched-on";
 
-/// All owners, locked against changes by others.
+/// All owners, locked against changes by other processes.
 pub(super) struct Owners {
     directory: PathBuf,
     _lock: Flock<File>,
@@ -69,7 +69,7 @@ impl Owners {
         fs::remove_file(self.directory.join(number.to_string()))
     }
 
-    /// Adds an owner, which switches forwarding on or finds it on.
+    /// Adds an owner. `switches_on` is true if it switches forwarding on, false if it finds it on.
     pub(super) fn join(self, number: u8, switches_on: bool) -> io::Result<Owner> {
         let Owners { directory, .. } = &self;
         if switches_on {
@@ -87,8 +87,8 @@ impl Owners {
 }
 
 impl Owner {
-    /// Removes the owner. Returns true if it was the last one, and forwarding was off before the
-    /// first.
+    /// Removes the owner. Returns true if it was the last owner, and forwarding was off before the
+    /// first owner came.
     pub(super) fn leave(self) -> bool {
         let Ok(mut owners) = Owners::at(self.directory.clone()) else { return false };
         let _ = owners.bury(self.number);

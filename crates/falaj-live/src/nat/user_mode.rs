@@ -1,5 +1,6 @@
 //! A way out without privilege: a program that takes packets from the far side and acts for it
-//! through its own sockets. It sees one peer, the near side, and learns its address.
+//! through its own sockets. The program sees one peer, the near side, and learns the peer's
+//! address.
 
 use super::{Caretaker, FarSide, NAMES, NatMethod, OWN, OWN_NET};
 use crate::process;
@@ -19,7 +20,7 @@ pub(super) struct UserMode {
     /// The far side's network namespace, for a program that may not open it by itself.
     namespace: Option<OwnedFd>,
     child: Option<Child>,
-    /// Its output, which is reported if it fails.
+    /// The program's output, which is reported if the program fails.
     said: Option<File>,
 }
 
