@@ -1,4 +1,4 @@
-"""The book's settings. `make docs` builds it; there a warning is an error."""
+"""Settings of the book. `make docs` builds the book and treats each warning as an error."""
 
 from urllib.parse import urlsplit
 
@@ -10,7 +10,7 @@ html_title = "falaj"
 extensions = ["myst_parser"]
 exclude_patterns = ["requirements.txt"]
 
-# Headings have the anchors that a repository's page gives them; a link to a missing one is an error.
+# Headings have the same anchors as on the repository's web page; a link to a missing anchor is an error.
 myst_heading_anchors = 4
 
 # A code block without a language shows output of the program; formulas keep their plain quotes.
@@ -25,7 +25,7 @@ html_show_copyright = False
 
 
 def well_formed(app, doctree, page):
-    """An external address is not fetched, but must be well formed."""
+    """Warns of malformed links on a page. External addresses are not fetched."""
     for link in doctree.findall(nodes.reference):
         address = link.get("refuri", "")
         if link.get("internal") or not address or address.startswith("#"):
