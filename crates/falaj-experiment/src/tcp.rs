@@ -136,11 +136,11 @@ struct StreamEnd {
 pub struct TcpStreamResult {
     /// Goodput in Gbit/s.
     pub gbit_per_s: f64,
-    /// CPU time of the sender per time, in processors.
+    /// CPU time of the sender divided by the elapsed time.
     pub sender_cpu: f64,
-    /// CPU time of the receiver per time, in processors.
+    /// CPU time of the receiver divided by the elapsed time.
     pub receiver_cpu: f64,
-    /// CPU time of the emulated link per time, in processors.
+    /// CPU time of the emulated link divided by the elapsed time.
     pub link_cpu: f64,
     /// Retransmitted segments.
     pub retransmitted: u64,

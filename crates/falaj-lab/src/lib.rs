@@ -1,8 +1,8 @@
 //! Experiments that measure falaj: reproductions of papers, and benchmarks.
 //!
-//! **Papers.** [`reproduce`] reruns the tables and figures of eight papers and prints the published
-//! values beside ours, with a tolerance and a verdict; a claim that is not reproduced is on a
-//! closed list, with the reason.
+//! **Papers.** [`reproduce`] reruns the tables and figures of eight papers. It prints the published
+//! values beside those of falaj, with a tolerance and a verdict. A claim that is not reproduced is
+//! on a closed list, with the reason.
 //!
 //! **Benchmarks.** [`mod@bench`] has one module for each `falaj bench` command: the cost of a
 //! discipline, a link, a simulation, beside a reference. [`aggregate`] measures packets that cross

@@ -606,7 +606,7 @@ fn classes_within_classes() {
     );
 }
 
-/// Two companies, their departments and the services of these: four levels of classes below the
+/// Two companies, their departments and the departments' services: four levels of classes below the
 /// link.
 const COMPANIES: &str = "\
 tc qdisc add dev eth0 root handle 1: htb default 99
@@ -777,7 +777,7 @@ fn trees_of_classes() {
             queue = "1000p"
         "##]],
     );
-    // Filters that send nowhere, upwards, or to a place where nothing can be.
+    // Filters that send to no class, to a class above, or to a place where no discipline can be.
     let filters = |lines: &str| {
         let (classes, _) = COMPANIES.split_once("tc filter").unwrap();
         format!("{classes}{lines}")
@@ -903,7 +903,7 @@ fn trees_of_classes() {
     );
 }
 
-/// Packets that no class takes bypass the link, and so do packets that no filter redirects.
+/// Packets that belong to no class bypass the link, and so do packets that no filter redirects.
 #[test]
 fn packets_that_tc_does_not_shape_pass() {
     becomes(
@@ -967,7 +967,7 @@ fn packets_that_tc_does_not_shape_pass() {
             to = "pass"
         "##]],
     );
-    // A missing class, or one that has classes, cannot be the default class.
+    // A class that does not exist, or that has classes of its own, cannot be the default class.
     becomes(
         "tc qdisc add dev e root handle 1: htb default 40\n\
          tc class add dev e parent 1:9 classid 1:1 htb rate 8mbit\n\
@@ -1006,7 +1006,7 @@ fn packets_that_tc_does_not_shape_pass() {
             to = "e"
         "##]],
     );
-    // Within a class, matches only distinguish its own packets.
+    // Within a class, matches only distinguish the packets of this class.
     becomes(
         "tc qdisc add dev e root handle 1: htb default 1\n\
          tc class add dev e parent 1: classid 1:1 htb rate 50mbit\n\
@@ -1060,7 +1060,7 @@ fn packets_that_tc_does_not_shape_pass() {
     );
 }
 
-/// Each discipline becomes a part of the scenario, or a message says that it does not.
+/// Each discipline becomes a part of the scenario, or a message says that it was left out.
 #[test]
 fn no_discipline_vanishes() {
     becomes(
@@ -1163,7 +1163,7 @@ fn no_discipline_vanishes() {
               |
               = help: it replaces the queue that `red` measures: put `netem` above, and `red` below it"#]],
     );
-    // A discipline that replaces another removes everything below that one.
+    // A discipline that replaces another removes everything below the replaced one.
     becomes(
         "tc qdisc add dev e root handle 1: prio\n\
          tc qdisc add dev e parent 1:1 handle 2: tbf rate 1mbit burst 2kb latency 50ms\n\
@@ -1275,7 +1275,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
     );
 }
 
-/// Bytes, masks and flags that well-known scripts match.
+/// Matches of bytes, masks and flags, as in well-known scripts, become fields.
 #[test]
 fn filters_of_bytes_are_fields() {
     becomes_at(
@@ -1334,7 +1334,7 @@ fn filters_of_bytes_are_fields() {
     );
 }
 
-/// Connections have queues of their own, on links and below classes.
+/// `fq` and `cake` have a queue for each connection, on links and below classes.
 #[test]
 fn fq_and_cake_become_disciplines() {
     becomes(
@@ -1559,7 +1559,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
     );
 }
 
-/// A tree of htb: 1:10 with two leaves below, two leaves beside it.
+/// A tree of htb: class 1:10 with two leaves, and two leaves beside 1:10.
 const LEAVES: [&str; 4] = ["11", "12", "20", "30"];
 
 fn tree(rest: &str) -> String {
@@ -1968,8 +1968,8 @@ fn what_is_below_a_class_is_a_link_before_it() {
             to = "e"
         "##]],
     );
-    // Links before classes in both directions, and below a class of a discipline that is below a
-    // class.
+    // Links before classes in both directions; and below a class of a discipline that is itself
+    // below a class.
     becomes(
         "tc qdisc add dev eth0 handle ffff: ingress\n\
          tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0\n\
@@ -2160,7 +2160,7 @@ proptest! {
             )
             .expect("a text takes all");
         }
-        // Preferences that the kernel chooses begin high and fall.
+        // The kernel chooses falling preferences from a high number on.
         let mut order: Vec<usize> = (0..filters.len()).collect();
         order.sort_by_key(|n| {
             filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n))
@@ -2221,8 +2221,8 @@ proptest! {
     }
 }
 
-/// A device's name may contain characters that comments of a scenario cannot. The error is reported
-/// at the line of the script, and not as an invalid scenario.
+/// A device's name may contain characters that a scenario's comments cannot contain. The error is
+/// reported at the line of the script, and not as an invalid scenario.
 #[test]
 fn a_name_may_have_what_no_comment_has() {
     let script = "tc qdisc add dev eth0 root netem delay 10ms\ntc qdisc add dev \u{1}\u{0}l root netem delay 2ms";

@@ -64,7 +64,7 @@ fn commands_after_a_pause_are_a_change() {
     );
 }
 
-/// At least three equal periods are written once, with their end unless the script has none.
+/// At least three equal periods are written once, with an end unless the script has none.
 #[test]
 fn changes_that_repeat_are_written_once() {
     let round = "tc qdisc replace dev eth0 root netem delay 10ms\nsleep 5\n\
@@ -224,7 +224,7 @@ fn pipes_change_too() {
     .assert_eq(change);
 }
 
-/// The scenario of a script from each time on.
+/// The scenarios of a script, each with the time from which it holds.
 fn scenarios(script: &str) -> Vec<(Span, Scenario)> {
     let imported =
         tc(script, "tc.sh", &Host::default()).unwrap_or_else(|e| panic!("{script}\n{e}"));
@@ -252,7 +252,7 @@ fn state() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// From each time on the scenario is that of the commands before it alone.
+    /// At each time, the scenario is that of the last commands before this time alone.
     #[test]
     fn a_change_leads_to_the_scenario_of_the_commands(
         states in prop::collection::vec(state(), 1..6),

@@ -1,5 +1,6 @@
-//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to
-//! the uplink, and counted per window. The link may be changed at the beginning of windows.
+//! Sends a scenario's sources as real datagrams from virtual adapters, in namespaces or in guests,
+//! to the uplink, and counts the datagrams per window. The link may be changed at the beginning of
+//! windows.
 
 mod guests;
 mod simulated;
@@ -31,7 +32,7 @@ const UP: PipeId = PipeId(0);
 /// The traffic of a measurement, and its senders.
 pub(crate) struct TrafficPlan<'a> {
     pub(crate) scenario: &'a Scenario,
-    /// By source, the index of the adapter that it sends from. Each adapter has a source.
+    /// For each source, the index of the adapter that it sends from. Each adapter has a source.
     pub(crate) homes: &'a [usize],
     /// The adapters by the names that flows with an `adapter` use.
     pub(crate) adapters: &'a [&'a str],
@@ -40,7 +41,8 @@ pub(crate) struct TrafficPlan<'a> {
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
     /// The guarantee terms of flows, by pipe and flow, if there are any.
     pub(crate) terms: Option<Vec<Vec<GuaranteeTerms>>>,
-    /// The guests of the adapters; `None`: adapters are in namespaces. The uplink always is.
+    /// The guests of the adapters; `None`: adapters are in namespaces. The uplink is always in a
+    /// namespace.
     pub(crate) guests: Option<&'a RefCell<Guests>>,
 }
 
@@ -56,13 +58,13 @@ pub(crate) struct MeasuredTraffic {
 /// The measurements of a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    /// Bytes of payload received, by adapter.
+    /// Bytes of payload that the uplink received, by adapter.
     pub(crate) received: Vec<u64>,
     /// Packets whose transmission began, by flow of the direction up.
     pub(crate) sent: Vec<u64>,
     /// Bytes whose transmission began, as the link accounts them, by flow of the direction up.
     pub(crate) bytes: Vec<u64>,
-    /// By flow: true if it was backlogged all the time; for flows with guarantees.
+    /// For flows with guarantees: true if the flow was backlogged during the whole window.
     pub(crate) demanded: Vec<bool>,
     /// Length of the window.
     pub(crate) lasted: Span,
@@ -78,7 +80,7 @@ struct Mark {
     late: Span,
 }
 
-/// Sends, and returns the measurements of each window and of the whole.
+/// Runs the traffic, and returns the measurements of each window and of the whole.
 ///
 /// # Errors
 /// If network namespaces are not permitted here, or Ctrl-C was pressed.
@@ -202,8 +204,8 @@ fn windows(plan: &TrafficPlan, marks: &[Mark], report: &EndReport) -> Vec<Window
         let grown = |of: fn(&Counters) -> u64| {
             is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect()
         };
-        // The queue was not empty at either end of the window, and no packet arrived at an empty
-        // queue meanwhile.
+        // The queue was not empty at both ends of the window, and no packet arrived at an empty
+        // queue between them.
         let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
         let demanded = |(f, (is, was)): (usize, (&Compliance, &Compliance))| {
             waited(f) && is.periods == was.periods

@@ -1,4 +1,4 @@
-//! Traffic of adapters in simulated time, with the same measurements as of the live service.
+//! Traffic of adapters in simulated time, with the same measurements as for real packets.
 
 use anyhow::{Context, Result, anyhow};
 use falaj_engine::key::Key;
@@ -13,9 +13,9 @@ use falaj_traffic::source::Source;
 
 const UP: PipeId = PipeId(0);
 
-/// The results.
+/// The results of the simulated traffic.
 pub(crate) struct SimulatedTraffic {
-    /// Bytes that left the link, as it accounts them, by window and adapter.
+    /// Bytes that left the link, as the link accounts them, by window and adapter.
     pub(crate) windows: Vec<Vec<u64>>,
     /// Maximum sojourn time of a packet, by adapter.
     pub(crate) longest: Vec<Span>,

@@ -1,5 +1,5 @@
-//! `falaj aggregate bench`: ways in which packets cross from one process to another, measured in
-//! turns within one run, so that a busy machine slows all of them.
+//! `falaj aggregate bench`: compares ways in which packets cross from one process to another. The
+//! ways take turns within one run, so that a busy machine slows all of them.
 
 use super::consumer::middle;
 use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
@@ -90,7 +90,7 @@ struct CrossingFigures {
     asked: Option<f64>,
     /// Packets per second that crossed.
     rate: f64,
-    /// CPU time per packet, in nanoseconds.
+    /// CPU time of the reader, and of the sender, per packet, in nanoseconds.
     reader_cpu: f64,
     sender_cpu: f64,
     /// Mean number of packets in a batch.
@@ -98,13 +98,13 @@ struct CrossingFigures {
     /// Wake-ups per packet, in both directions.
     wakeups: f64,
     delay: Option<f64>,
-    /// The mean of all packets.
+    /// Mean delay of all packets, in nanoseconds.
     delay_mean: Option<f64>,
     delay_p99: Option<f64>,
     waited: Option<f64>,
-    /// The wait by the formula.
+    /// Mean wait of packets in their batches by the formula, in nanoseconds.
     formula: Option<f64>,
-    /// Lateness of batches after their timeout, 99.9th percentile.
+    /// Lateness of batches after their timeout, 99.9th percentile, in nanoseconds.
     late: Option<f64>,
 }
 
@@ -143,7 +143,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 apart,
             };
             outcomes.push(run(way, &load)?);
-            // Leaves time for other processes, so that the kernel need not throttle this one.
+            // Pauses, so that other processes get time and the kernel need not throttle this one.
             sleep(Duration::from_nanos(args.each.0 / 8));
             bar.inc(1);
         }

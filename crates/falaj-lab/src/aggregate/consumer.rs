@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// Offset of the timestamp in a packet: after both addresses and the type.
+/// Offset of the timestamp in a packet, in bytes: after both addresses and the type.
 pub(super) const STAMP: usize = 14;
 
 /// The other process of a measurement: for falaj's own use.
@@ -45,7 +45,7 @@ pub struct Args {
 /// Length of a [`TimePiece`].
 pub(super) const PIECE: Span = Span::from_millis(20);
 
-/// Packets sent in one piece of time.
+/// Packets sent in one piece of time, of length [`PIECE`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TimePiece {
     pub(super) packets: u64,
@@ -70,9 +70,9 @@ pub(super) struct ConsumerReport {
     pub(super) sum: u64,
     /// Delays in nanoseconds: the mean, and the required quantile.
     pub(super) delay: Option<(f64, u64)>,
-    /// With timestamps: all pieces of time, in order.
+    /// With timestamps: all pieces of time, in order of sending.
     pub(super) pieces: Vec<TimePiece>,
-    /// Packets and delays of each stream; its number is the last byte of the destination.
+    /// Packets and delays of each stream; the last byte of the destination is the stream's number.
     pub(super) streams: Vec<TimePiece>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn add(all: &mut Vec<TimePiece>, number: usize, packets: u64, delay: 
     all[number].delay += delay;
 }
 
-/// The median over pieces of their mean delays; `None` without packets.
+/// The median of the pieces' mean delays, in nanoseconds; `None` without packets.
 pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Option<f64> {
     let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
     let means: Vec<f64> =
@@ -93,16 +93,16 @@ pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Opt
     (!means.is_empty()).then(|| median(means))
 }
 
-/// A server with the declared cost per batch; the actual work on a batch is a part of it.
+/// A reader with the declared cost per batch; the actual work on a batch is a part of this cost.
 struct SlowReader<'a> {
     args: &'a Args,
-    /// Time at which it finished the last batch; `None` if it has slept since.
+    /// Time at which the last batch was finished; `None` if the reader has slept since.
     done: Option<u64>,
     served: u64,
 }
 
 impl SlowReader<'_> {
-    /// The time at which the service of a batch begins.
+    /// The time at which the service of a batch begins; 0 if there is no declared cost.
     fn begin(&self) -> u64 {
         if self.args.cost == CrossingCost::default() {
             0
@@ -146,7 +146,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 
 fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
     let (mut report, mut delays, mut bytes) = (ConsumerReport::default(), Meter::new(), Vec::new());
-    // The measurement begins after the first batch.
+    // The measurement begins at the end of the first batch.
     while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
         if endpoint.rest()? {
             endpoint.wait(None)?;

@@ -1,4 +1,4 @@
-//! Packets that cross in batches from one process to another, measured: `falaj aggregate`.
+//! `falaj aggregate`: measures packets that cross in batches from one process to another.
 
 pub mod bench;
 pub mod consumer;
@@ -15,7 +15,7 @@ use falaj_sched::units::time::Span;
 pub(crate) struct CrossingCost {
     /// Cost of each batch.
     pub(crate) batch: Span,
-    /// Cost of each packet in it.
+    /// Cost of each packet in the batch.
     pub(crate) packet: Span,
 }
 
@@ -26,7 +26,7 @@ impl CrossingCost {
     }
 }
 
-/// Parses `11.4us,1.07us`.
+/// Parses `11.4us,1.07us`: the costs of a batch and of a packet.
 fn cost(text: &str) -> Result<CrossingCost, String> {
     let both = text
         .split_once(',')

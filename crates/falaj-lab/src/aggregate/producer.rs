@@ -28,7 +28,7 @@ pub(super) struct Crossing {
     pub(super) policy: BatchPolicy,
     /// If true, each batch wakes the reader, even if it is known to be awake.
     pub(super) always_ring: bool,
-    /// The delay for which a tuner changes the policy; it begins with the one above.
+    /// The required delay, if a tuner changes the policy; the tuner begins with the policy above.
     pub(super) tuned: Option<Wanted>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Crossing {
 pub(super) struct OfferedLoad {
     /// Packets per second; `None`: as many as possible.
     pub(super) rate: Option<f64>,
-    /// Streams, each with its own destination, as multiples of that rate.
+    /// Streams, each with its own destination and a rate that is a multiple of `rate`.
     pub(super) streams: &'static [f64],
     /// Factor of the load in the middle third of the time.
     pub(super) step: Option<f64>,
@@ -57,9 +57,8 @@ pub(super) struct OfferedLoad {
     pub(super) apart: Option<usize>,
 }
 
-/// Puts the sender on one processor and returns another one for the reader, if there are two: a
-/// reader that is woken on the sender's processor interrupts it, and would be part of what it
-/// measures.
+/// Keeps the sender on one processor and returns another one for the reader, if there are two. On
+/// the sender's processor, a woken reader would interrupt the sender, and disturb the measurement.
 pub(super) fn apart() -> Option<usize> {
     let processors = priority::processors();
     let (&ours, &theirs) = processors.first().zip(processors.last())?;
@@ -79,7 +78,7 @@ pub(super) struct CrossingResult {
     pub(super) nanos: u64,
     pub(super) cpu: u64,
     pub(super) rung: u64,
-    /// Waiting times of packets in their batches, by the time at which the batch left.
+    /// Waiting times of packets in their batches, by the piece of time in which the batch left.
     pub(super) waited: Vec<TimePiece>,
     /// Lateness of batches after their timeout.
     pub(super) late: Meter,
@@ -163,7 +162,8 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
         command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;
-    // Closes the descriptor of the other side, so that the end of the process is noticed.
+    // Closes the other side's descriptor in this process, so that the end of that process is
+    // noticed.
     drop(command);
     let mut endpoint = Endpoint::create(ours, load.ring, &[])?;
     greet(&mut endpoint)?;
@@ -210,8 +210,8 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     })
 }
 
-/// Waits until the reader has started, as earlier packets would wait for it in the ring. The reader
-/// counts from here on.
+/// Waits until the reader has started, because packets sent before would wait for it in the ring.
+/// The reader counts from here on.
 fn greet(endpoint: &mut Endpoint) -> Result<()> {
     let nobody = [0; ADDRESS];
     endpoint.ask_when(nobody.len(), monotonic());
@@ -233,7 +233,7 @@ fn report(child: Child) -> Result<ConsumerReport> {
 fn packet(size: usize, stream: u8) -> Vec<u8> {
     let mut packet = vec![0; size];
     packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, stream, 2, 0, 0, 0, 1, 1]);
-    // The type for experiments in one network (IEEE 802).
+    // The EtherType for local experiments (IEEE 802).
     packet[12..STAMP].copy_from_slice(&[0x88, 0xb5]);
     packet
 }
@@ -247,7 +247,7 @@ fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Re
     while now - began < load.long.0 && sender.failed.is_none() {
         for number in sent..sent + STEP {
             packet[STAMP..STAMP + 8].copy_from_slice(&number.to_le_bytes());
-            // The packet fits: this was checked for the smallest batch.
+            // The packet fits into a batch: this was checked for the smallest batch.
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
         }
         sent += STEP;
@@ -317,7 +317,7 @@ fn piece(
     let mut sent = 0;
     while sender.failed.is_none() {
         let now = Time(monotonic());
-        // A sender that had to wait catches up, but ends on time.
+        // A sender that had to wait catches up, but stops on time.
         if now >= stop {
             break;
         }
@@ -338,7 +338,7 @@ fn piece(
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));
         sent += 1;
         stream.next = stream.source.next();
-        // Not in each iteration, as the other side writes these words.
+        // Only after a packet, as the other process writes the memory that is read here.
         if sender.tuned
             && let Some(crossed) = sender.endpoint.crossed()
         {

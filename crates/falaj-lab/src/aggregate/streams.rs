@@ -1,5 +1,5 @@
-//! Streams of packets through one ring to a reader with the service times of a model's server:
-//! measurements for the computed results.
+//! Measures streams of packets through one ring, to a reader with the service times of a model's
+//! server, for comparison with the model's computed results.
 
 use super::CrossingCost;
 use super::producer::{Crossing, OfferedLoad, apart, run};
@@ -13,9 +13,9 @@ use std::time::Duration;
 /// The parameters of the model. Services are exponential, and batches leave only when full.
 #[derive(Clone, Copy)]
 pub(crate) struct Streams {
-    /// Packets per second of a stream of part 1.
+    /// Packets per second of a stream whose part is 1.
     pub(crate) rate: f64,
-    /// Streams, as multiples of that rate.
+    /// The rates of the streams, as multiples of `rate`.
     pub(crate) parts: &'static [f64],
     /// Packets in a batch.
     pub(crate) packets: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Streams {
 pub(crate) struct MeasuredStreams {
     /// Mean delays of the streams, in seconds.
     pub(crate) delays: Vec<f64>,
-    /// Ratio of packets sent to packets planned.
+    /// Ratio of packets sent to packets that the rates require.
     pub(crate) given: f64,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct MeasuredStreams {
 const SIZE: usize = 64;
 /// Size of the ring in bytes; with a stable queue no packet waits for room.
 const RING: usize = 1 << 22;
-/// Time at the beginning that is not counted, as queues are empty then.
+/// Time at the beginning that is not counted, because queues are still empty.
 const SKIP: Span = Span::from_millis(100);
-/// Timeout of batches. The model has none; here batches are full long before it.
+/// Timeout of batches. The model has none; here batches are full long before this time.
 const TIMEOUT: Span = Span::from_secs(60);
 /// Minimum number of batches of the slowest stream in a measurement.
 const FILLED: f64 = 20.0;
@@ -45,10 +45,11 @@ const FILLED: f64 = 20.0;
 impl Streams {
     /// Measures for this time, or longer if streams are slow, with this seed.
     pub(crate) fn measure(&self, long: Span, seed: u64) -> Result<MeasuredStreams> {
-        // In its own thread, so that scheduling class and processor affinity end with it.
+        // In a separate thread, so that scheduling class and processor affinity end with the
+        // thread.
         let measured = std::thread::scope(|scope| scope.spawn(|| self.measured(long, seed)).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Leaves time for other processes, before the kernel's throttling does.
+        // Pauses, so that other processes get time before the kernel throttles this one.
         std::thread::sleep(Duration::from_nanos(long.0 / 4));
         measured
     }

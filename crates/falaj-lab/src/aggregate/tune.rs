@@ -1,5 +1,5 @@
-//! `falaj aggregate tune`: batches that adapt to the load, compared with the best fixed ones within
-//! one run.
+//! `falaj aggregate tune`: compares batches that adapt to the load with the best fixed batches,
+//! within one run.
 
 use super::bench::per_second;
 use super::consumer::{PIECE, TimePiece, middle};
@@ -63,32 +63,33 @@ pub struct Args {
     json: bool,
 }
 
-/// Maximum time at the beginning that is not counted, as the tuner has no data then.
+/// Maximum time at the beginning that is not counted, because the tuner has no data yet.
 const SKIP: Span = Span::from_millis(200);
 /// Number of turns of the tuner and of the best fixed policy.
 const TURNS: usize = 5;
-/// Number of pieces of 20 ms for which a delay must be kept to count as settled.
+/// Number of consecutive pieces of 20 ms in which a delay must be kept to count as settled.
 const SETTLED: usize = 5;
-/// Sizes, as multiples of the one whose packets wait for the required delay on average while it
-/// fills; and timeouts, as multiples of that delay.
+/// Batch sizes to try, as multiples of the size at which packets wait for the required delay on
+/// average until the batch is full; and timeouts to try, as multiples of the required delay.
 const SIZES: [f64; 6] = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2];
 const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
 
 /// The results of one policy at one rate.
 #[derive(Clone, Serialize)]
 struct TuningFigures {
-    /// Packets of a full batch, and its timeout in nanoseconds; for the tuner, at the end.
+    /// Packets of a full batch, and the batch's timeout in nanoseconds; for the tuner, at the end.
     packets: u32,
     timeout: u64,
     when_idle: bool,
     /// The required measure of the delay, in nanoseconds; for a mean, the median over pieces of 20
     /// ms.
     delay: f64,
-    /// The mean over all packets.
+    /// The mean over all packets, in nanoseconds.
     mean: f64,
     /// Processor time of the reader per packet, in nanoseconds.
     cpu: f64,
-    /// For the tuner: number of policy changes, and whether it says that the delay is kept.
+    /// For the tuner: number of policy changes, and whether its model predicts that the delay is
+    /// kept.
     changes: u64,
     kept: bool,
 }
@@ -155,7 +156,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A crossing with this policy; a tuner begins with its own.
+/// A crossing with this policy; with `tuned`, a tuner begins with this policy.
 fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Crossing {
     Crossing { policy, always_ring: false, tuned }
 }
@@ -203,7 +204,7 @@ impl TuningRun<'_> {
             apart: self.apart,
         };
         let outcome = run(way, &load)?;
-        // Leaves time for other processes, before the kernel's throttling does.
+        // Pauses, so that other processes get time before the kernel throttles this one.
         sleep(Duration::from_nanos(long.0 / 8));
         Ok(outcome)
     }
@@ -245,7 +246,8 @@ impl TuningRun<'_> {
         }
         let keeps = |row: &&TuningFigures| row.delay <= self.args.delay.0 as f64;
         let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu));
-        // The minimum of many measurements is partly luck, so both are measured again, in turns.
+        // The minimum of many measurements is partly chance, so the tuner and the best policy are
+        // measured again, in turns.
         let (mut tuned, mut again) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             let first = ways[0];
@@ -266,7 +268,7 @@ impl TuningRun<'_> {
     }
 
     fn step(&self, rate: f64) -> Result<Step> {
-        // At least a second for each third.
+        // At least a second before, during and after the step.
         let third = self.args.each.max(Span::from_secs(1));
         let way = way(fixed(1, self.args.delay), Some(self.wanted));
         let outcome = self.measured(way, rate, Some(self.args.step), third * 3)?;
@@ -291,7 +293,7 @@ impl TuningRun<'_> {
     }
 }
 
-/// The turn with the median processor time, with the median delay.
+/// The turn with the median processor time; its delay is replaced by the median delay.
 fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     let middle = turns.len() / 2;
     turns.sort_by(|a, b| a.delay.total_cmp(&b.delay));
@@ -301,7 +303,7 @@ fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     Some(TuningFigures { delay, ..row })
 }
 
-/// The first piece from which on the delay is kept.
+/// Index of the first piece from which on the delay is kept, within 10 %.
 fn settles(pieces: &[TimePiece], delay: f64) -> Option<usize> {
     let kept = |pieces: &[TimePiece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
     (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))

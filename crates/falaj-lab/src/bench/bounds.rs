@@ -1,5 +1,5 @@
-//! `falaj bench bounds`: how close delays come to their guaranteed bounds. Links with drawn
-//! parameters are attacked by arrivals that a search changes repeatedly.
+//! `falaj bench bounds`: how close delays come to their guaranteed bounds. A search attacks
+//! randomly drawn links: it changes the arrivals repeatedly, to increase the delay.
 
 use anyhow::{Context, Result, ensure};
 use falaj_engine::chance::Chance;
@@ -60,26 +60,26 @@ pub struct Args {
 /// The worst results for a discipline.
 struct Attacked {
     kind: &'static str,
-    /// The worst link without envelopes, and the worst with envelopes of all flows.
+    /// The worst link without envelopes, and the worst link with envelopes of all flows.
     worst: [Option<WorstLink>; 2],
 }
 
-/// The link whose delay comes closest to its bound.
+/// The link on which a delay came closest to its bound.
 struct WorstLink {
     /// Number of links that were attacked.
     links: u64,
     scenario: String,
     witness: Witness,
-    /// The bound on the delay of the flow in the witness, and its formula.
+    /// The bound on the delay of the witness's flow, and its formula.
     bound: (Span, String),
 }
 
-/// Names of the two cases in JSON, and suffixes of the files' names.
+/// Names of the two cases in JSON, and suffixes of their file names.
 const CASES: [(&str, &str); 2] = [("plain", ""), ("envelopes", "-envelopes")];
-/// Size of the smallest packet that a scenario can send, in bytes. A witness is written as a
+/// Size of the smallest packet that a scenario can send, in bytes. Worst arrivals are written as a
 /// scenario.
 const SMALLEST: u32 = 74;
-/// Largest number of draws for a link, which is drawn again until the discipline accepts it.
+/// Largest number of draws of a link. Links are drawn until the discipline accepts one.
 const DRAWS: u64 = 60;
 
 /// Attacks the bounds, and prints the results.
@@ -180,7 +180,7 @@ impl LinkDraws {
     /// A scenario of one link with this discipline.
     fn scenario(&mut self, entry: &'static Manifest, envelopes: bool) -> String {
         let (largest, n) = (1_500, self.from(2, 5));
-        // At the second rate a byte does not take a whole number of nanoseconds.
+        // At the second rate, the transmission time of a byte is not a whole number of nanoseconds.
         let rate = Rate([1_000_000_000, 987_654_321][self.from(0, 1) as usize]);
         let room = if envelopes { 1_000 } else { self.from(1, 12) };
         let flow = FlowSetup::new(Values::default(), Limit::Packets(room as u32));

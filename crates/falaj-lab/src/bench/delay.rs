@@ -1,8 +1,8 @@
-//! `falaj bench delay`: the delay from socket to socket through a link, minus that of bare veth in
-//! the same run.
+//! `falaj bench delay`: the delay from socket to socket through a link, less the delay of bare veth
+//! in the same run.
 //!
 //! One process has both sockets and never sleeps while a datagram is in flight, so that only the
-//! link has to be woken.
+//! link's thread has to be woken.
 
 use super::{exit, median};
 use anyhow::{Context, Result};
@@ -82,7 +82,7 @@ impl Path {
     }
 }
 
-/// The results of one turn: quantiles of the delay in nanoseconds, and the number of lost
+/// The results of one turn: quantiles of the delay in nanoseconds, and number of lost
 /// datagrams.
 struct DelayTurn {
     quantiles: [f64; 3],
@@ -127,7 +127,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         }
         Ok(args.repeat as usize)
     })?;
-    // Only complete turns are compared.
+    // Only turns that all paths have completed are compared.
     series.iter_mut().for_each(|(_, all)| all.truncate(turns));
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
@@ -187,7 +187,7 @@ fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let stop = interrupts()?;
     let run = move || {
         priority::be_punctual(Rank::Receiver);
-        // The first datagrams find caches and tables empty, and are not counted.
+        // The first datagrams find caches and tables empty; they are not counted.
         probe::probe(&from, &to, datagrams / 10, PAUSE, &stop)?;
         probe::probe(&from, &to, datagrams, PAUSE, &stop)
     };

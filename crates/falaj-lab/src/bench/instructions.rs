@@ -1,7 +1,7 @@
 //! Instruction counts for `--instructions`. The program runs itself under valgrind's callgrind,
 //! which writes a part of its profile whenever `falaj_bench_mark` returns. The difference of two
-//! runs of different length leaves only what is repeated. A count is the same on every machine. It
-//! depends on the compiler, so the checked-in table has a section for each.
+//! runs of different length contains only the repeated instructions. A count is the same on every
+//! machine, but depends on the compiler: so the checked-in table has a section for each compiler.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -25,8 +25,8 @@ fn falaj_bench_mark(cell: usize) {
     black_box(cell);
 }
 
-/// Runs `part` under valgrind for a short and a longer time; it returns the number of repetitions.
-/// The profile before the first mark has everything that happens only once.
+/// Runs `part` under valgrind, once short and once long; `part` returns the number of its
+/// repetitions. The profile before the first mark contains all work that happens only once.
 pub(super) fn parts(
     what: &str,
     load: &str,

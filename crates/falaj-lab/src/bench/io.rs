@@ -1,10 +1,10 @@
-//! `falaj bench io`: small packets from one network namespace to another, through an unlimited
-//! emulated link and, for comparison, through a loop that only reads and writes, over each kind of
-//! port.
+//! `falaj bench io`: sends small packets from one network namespace to another, through an
+//! unlimited emulated link and, for comparison, through a loop that only reads and writes, over
+//! each kind of port.
 //!
 //! The paths take turns within one run, so that a busy machine slows all of them. The result is the
-//! number of packets delivered to the far end's interface in a second, while more arrived than
-//! could be forwarded.
+//! number of packets per second that are delivered to the far end's interface, while more packets
+//! arrive than can be forwarded.
 
 use super::{exit, median};
 use anyhow::{Context, Result, bail};
@@ -78,7 +78,7 @@ enum IoRole {
 const PORT: u16 = 5301;
 /// Payload in bytes; it fills a frame of 60 B.
 const PAYLOAD: u16 = 18;
-/// Warm-up before a measurement.
+/// Warm-up before a measurement starts.
 const WARM: Duration = Duration::from_millis(200);
 
 /// The kind of port.
@@ -105,7 +105,7 @@ impl Serialize for Over {
     }
 }
 
-/// The forwarder.
+/// The forwarder between the ports.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum By {
@@ -127,7 +127,7 @@ impl By {
     }
 }
 
-/// The turns of one path.
+/// The results of one path, by turn.
 #[derive(Serialize)]
 struct PathTurns {
     over: Over,
@@ -151,11 +151,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         let at = SocketAddr::new(End::Far.address().into(), PORT);
         match role {
             IoRole::Send => {
-                // With the link's class: otherwise other load could make the sender the limit.
+                // With the link's scheduling class: otherwise other load could make the sender the
+                // bottleneck.
                 priority::be_punctual(Rank::Sender);
                 flood(at, PAYLOAD, Duration::from_secs(3600))?;
             }
-            // No reader is needed: packets that find the socket full are dropped at once.
+            // The receiver reads nothing: packets that find the socket full are dropped at once.
             IoRole::Receive => {
                 let _socket = UdpSocket::bind(at)?;
                 sleep(Duration::from_secs(3600));
@@ -293,7 +294,7 @@ fn forward(over: Over, by: By, long: Duration) -> Result<IoTurn> {
             Some(_) => bail!("the traffic at the {end} end failed"),
         }
     }
-    // The sender ends before its interface does; otherwise it would report an error.
+    // The sender ends before its interface is removed; otherwise it would report an error.
     drop(sandboxes);
     drop(count);
     let of_time = |packets: u64| packets as f64 / seconds / 1e6;
@@ -313,7 +314,7 @@ fn between(sandboxes: &[Sandbox]) -> Result<Option<[Box<dyn Backend>; 2]>> {
     Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
 }
 
-/// Forwards for a time, and returns the number of packets delivered to the far end.
+/// Forwards for a time, and returns the number of packets that the far end's interface took.
 type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 
 /// Forwards through an unlimited link.

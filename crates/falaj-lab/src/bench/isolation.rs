@@ -1,6 +1,6 @@
-//! `falaj bench isolation`: adapters that exceed their envelopes, and one among them that conforms
-//! to its own. It checks that each gets its guaranteed rate in each second, in proportion to its
-//! weight, and that every packet of the conforming one meets its delay bound.
+//! `falaj bench isolation`: adapters that exceed their envelopes, and one adapter that conforms to
+//! its envelope. It checks that each adapter gets its guaranteed rate in each second, in proportion
+//! to its weight, and that every packet of the conforming adapter meets its delay bound.
 //!
 //! Measured on real packets between namespaces, and in simulated time.
 
@@ -46,17 +46,18 @@ pub struct Args {
 /// Rate of the link in Mbit/s.
 const LINK: u64 = 100;
 const WINDOW: Span = Span::from_secs(1);
-/// A host that was late by this time has stalled.
+/// If the host delivers later than this, the window counts as stalled.
 const STALL: Span = Span::from_millis(2);
-/// Weights and packet sizes of the adapters that send too much, in turn. A packet is at most 1/400
-/// of its adapter's traffic in a second; otherwise windows would differ by whole packets alone.
+/// Weights and packet sizes of the adapters that send too much, repeated in this order. A packet is
+/// at most 1/400 of its adapter's traffic in a second; with larger packets, windows would differ
+/// just because they contain whole packets.
 const KINDS: [(u64, &str); 4] =
     [(1, "300B"), (2, "1500B"), (1, "200B-800B"), (2, "600B x 1, 1200B x 1")];
 const CALM: &str = "calm";
 /// Weight of the conforming adapter.
 const CALM_WEIGHT: u64 = 2;
 
-/// The name of adapter `n`; the first one is the conforming one.
+/// The name of adapter `n`; adapter 0 is the conforming one.
 fn name(n: usize) -> String {
     if n == 0 { CALM.into() } else { format!("a{n}") }
 }
@@ -84,7 +85,7 @@ fn text(args: &Args) -> String {
             (share * u64::from(args.flood) / 100, kind, "poisson", String::new())
         };
         let name = name(n);
-        // The queue is long enough that a pause of the sender does not empty it.
+        // The queue is so long that a pause of the sender does not empty it.
         let _ = write!(
             text,
             "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nweight = {}\nqueue = \"400p\"\n{keys}\n\
@@ -100,19 +101,19 @@ fn text(args: &Args) -> String {
 struct Worst {
     /// Minimum ratio of the rate in a window to the guaranteed rate.
     rate: f64,
-    /// Maximum relative deviation of a share from that of the weights, among adapters that send too
-    /// much.
-    share: f64,
-    /// Maximum deviation of a share from that of the weights, as a fraction of the traffic of all
+    /// Maximum relative deviation of an adapter's share from the share by weights, among the
     /// adapters that send too much.
+    share: f64,
+    /// Maximum deviation of an adapter's share from the share by weights, as a fraction of the
+    /// traffic of all adapters that send too much.
     of_all: f64,
 }
 
 impl Worst {
     const NONE: Worst = Worst { rate: f64::INFINITY, share: 0.0, of_all: 0.0 };
 
-    /// Adds a window with these bytes by adapter; `demanded` tells which were backlogged all the
-    /// time.
+    /// Adds a window with these bytes by adapter; `demanded` returns true if an adapter was
+    /// backlogged during the whole window.
     fn take(
         &mut self,
         bytes: &[u64],
@@ -156,7 +157,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let homes: Vec<usize> = (0..up.len()).collect();
     let simulated = simulate(&scenario, &homes, WINDOW)?;
     let mut in_simulation = Worst::NONE;
-    // The first second is left out, as sources start in it.
+    // The first second is left out, because sources start in it.
     for window in simulated.windows.iter().skip(1) {
         in_simulation.take(window, &|_| true, WINDOW, &guaranteed);
     }

@@ -1,5 +1,6 @@
-//! `falaj bench masks`: the whole path of a packet where masks create queues or links: parsing
-//! headers, finding flow and id, queue, scheduler, link; with counters and histograms on.
+//! `falaj bench masks`: the cost of a packet's whole path where masks create queues or links:
+//! parsing headers, finding flow and mask entry, queue, scheduler, link; with counters and
+//! histograms on.
 
 use super::{cpu_nanos, exit, median};
 use anyhow::{Context, Result};
@@ -69,7 +70,7 @@ fn memory() -> Result<f64> {
     Ok(pages * 4096.0)
 }
 
-/// A link of 10 Gbit/s with `many` queues, or `many` links with the same rate together.
+/// A link of 10 Gbit/s with `many` queues, or `many` links with 10 Gbit/s in total.
 fn spec(what: &str, many: u32) -> PipeSpec {
     let mask = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
     let each = MaskConfig { mask, most: many, expire: MaskConfig::EXPIRE };
@@ -83,7 +84,7 @@ fn spec(what: &str, many: u32) -> PipeSpec {
     PipeSpec { masks, ..PipeSpec::new("drr", setup, Span::from_millis(10)) }
 }
 
-/// A UDP frame, headers alone; the last three bytes of its source address are the id.
+/// A UDP frame without payload; the last three bytes of its source address select the entry.
 fn frame() -> [u8; 42] {
     let mut frame = [0; 42];
     (frame[12], frame[14], frame[17], frame[22], frame[23], frame[26], frame[39]) =
@@ -99,7 +100,7 @@ fn measure(
 ) -> Result<Option<MaskFigure>> {
     let spec = spec(what, many);
     let masks = spec.masks.clone();
-    // A rule that matches none of them, so that headers are parsed for rules too.
+    // A rule that matches none of the packets, so that headers are parsed for rules too.
     let none = Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY };
     let rules = Classifier::new([&[none][..], &[Match::ANY][..]]);
     let before = memory()?;
@@ -145,7 +146,7 @@ fn measure(
 /// # Errors
 /// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    // The largest case first: smaller ones then use memory that is free already.
+    // The largest case is measured first; smaller cases then use memory that is free already.
     let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
     let cases: Vec<(&'static str, u32)> = cases.collect();
     let mut figures: Vec<MaskFigure> = Vec::new();

@@ -23,6 +23,7 @@ use falaj_terminal::interrupt::{INTERRUPTED, Interrupted};
 use std::process::ExitCode;
 
 /// The exit status of a measurement; an error if Ctrl-C came before there was any result.
+/// `nothing`: there is no result.
 fn exit(interrupted: bool, nothing: bool) -> Result<ExitCode> {
     match (interrupted, nothing) {
         (true, true) => Err(Interrupted("before there was anything to tell").into()),
@@ -39,7 +40,7 @@ fn cpu_nanos() -> u64 {
     falaj_live::clock::thread_cpu()
 }
 
-/// The median of some figures; of an even number, the upper one.
+/// The median of some figures; with an even number of figures, the upper of the two middle ones.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

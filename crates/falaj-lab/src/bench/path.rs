@@ -1,5 +1,5 @@
-//! `falaj bench path`: the cost of a packet's whole path through the engine: parsing headers,
-//! finding its rule, and queueing, scheduling and departure at its link. Without ports and clock.
+//! `falaj bench path`: the cost of a packet's whole path through the engine, without ports and
+//! clock: parsing headers, finding its rule, and queueing, scheduling and departure at its link.
 
 use super::{cpu_nanos, exit, median};
 use anyhow::Result;
@@ -51,8 +51,8 @@ const FLOWS: u16 = 8;
 /// Number of different packets, sent one after the other.
 const FRAMES: usize = 4096;
 
-/// Links of 1 Gbit/s with DRR among eight flows. Rules of prefixes, ports and protocols route to
-/// them in turn; the last rule matches the rest.
+/// Links of 1 Gbit/s with DRR among eight flows. Rules with prefixes, ports and protocols lead to
+/// these links in turn; the last rule matches all other packets.
 fn spec(rules: u32) -> NetworkSpec {
     let flows =
         (0..FLOWS).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
@@ -91,7 +91,7 @@ fn frames(rules: u32) -> Vec<[u8; 60]> {
         let mut frame = [0; 60];
         (frame[12], frame[14], frame[22], frame[23]) = (0x08, 0x45, 64, Protocol::UDP.0);
         frame[16..18].copy_from_slice(&(LENGTH as u16).to_be_bytes());
-        // Customers in an order that defeats caches.
+        // Customers follow each other in an order that defeats caches.
         let customer = (n as u32).wrapping_mul(2_654_435_761) % rules.max(1);
         frame[26..30].copy_from_slice(&(FIRST | customer << 8).to_be_bytes());
         frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
@@ -108,7 +108,8 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     let frames = frames(rules);
     let packet = |n: u64| &frames[n as usize % FRAMES];
     let mut out = Vec::new();
-    // Slightly slower than all links together, so that most packets find their link busy.
+    // Packets arrive slightly slower than all links together can send, so that most find their link
+    // busy.
     let gap = Span::from_nanos(if rules == 0 { 4_200 } else { 2_100 });
     let (mut now, before) = (Time::ZERO, cpu_nanos());
     for n in 0..packets {

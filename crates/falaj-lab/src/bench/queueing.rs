@@ -1,5 +1,6 @@
-//! `falaj bench queueing`: CPU time to solve queues. It is measured for the matrices `G` and `R`,
-//! by block size, and for the mean wait of batches in the case of the paper on aggregation.
+//! `falaj bench queueing`: CPU time to solve queues: for the matrices `G` and `R` of
+//! quasi-birth-death processes, by block size, and for the mean wait of batches in the case of the
+//! paper on aggregation.
 
 use super::{cpu_nanos, median};
 use anyhow::Result;
@@ -20,13 +21,13 @@ pub struct Args {
     json: bool,
 }
 
-/// Phases of two Erlang sources' intervals, and of the service: blocks of size 10, 50, 200, 500 and
-/// 1000.
+/// Numbers of phases of two Erlang arrival processes and of the service. The blocks have the sizes
+/// 10, 50, 200, 500 and 1000.
 const BLOCKS: [(usize, usize, usize); 5] =
     [(5, 2, 1), (5, 5, 2), (10, 10, 2), (10, 10, 5), (10, 10, 10)];
 
-/// Packets in a batch, as in the paper on aggregation. There a machine has four virtual machines;
-/// with the driver domain these are five streams of batches. The load is 0.8.
+/// Packets in a batch, as in the paper on aggregation. In this paper a machine has four virtual
+/// machines; with the driver domain there are five streams of batches. The load is 0.8.
 const SIZE: usize = 160;
 
 fn block((one, other, steps): (usize, usize, usize)) -> Result<Qbd> {

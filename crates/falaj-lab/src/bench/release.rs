@@ -1,7 +1,7 @@
 //! `falaj bench release`: lateness of deliveries, accuracy of rates, and CPU cost of waiting, for
 //! each kind of timer.
 //!
-//! It sends real datagrams between two network namespaces, as `falaj traffic` does.
+//! The measurement sends real datagrams between two network namespaces, as `falaj traffic` does.
 
 use super::exit;
 use anyhow::{Result, ensure};
@@ -45,12 +45,12 @@ pub struct Args {
     json: bool,
 }
 
-/// A load: the link, its traffic, and the link's rate if the traffic overloads it.
+/// A load: the link, its traffic, and the link's rate if the traffic exceeds this rate.
 struct ReleaseCase {
     name: &'static str,
     link: &'static str,
-    /// The queue, 12 ms of the link where it is overloaded, so that a sender without a processor
-    /// for that time does not empty it.
+    /// The queue's limit. An overloaded link has a queue of 12 ms, so that a sender that gets no
+    /// processor for that time does not let it run empty.
     queue: &'static str,
     traffic: &'static str,
     rate: Option<f64>,
@@ -99,8 +99,8 @@ struct ReleaseFigures {
 }
 
 impl ReleaseFigures {
-    /// The relative error of the rate between the first datagram and the last. `None` if the sender
-    /// had no time to send the required load.
+    /// The relative error of the rate between the first and the last datagram. `None` if the sender
+    /// had too little time to send the required load.
     fn rate_error(&self) -> Option<f64> {
         let (asked, received) = (self.rate.filter(|_| self.flow.unsent <= 1)?, &self.flow.received);
         let seconds = received.between? as f64 / 1e9;
@@ -111,8 +111,8 @@ impl ReleaseFigures {
         self.flow.link.gap_error.quantile(share)
     }
 
-    /// The fraction of time in which the hybrid timer slept instead of spinning, as others waited
-    /// for a processor.
+    /// The fraction of time in which the hybrid timer slept instead of spinning, because other
+    /// threads waited for a processor.
     fn rested(&self) -> f64 {
         self.thread.awake.rested.0 as f64 / self.thread.elapsed.0.max(1) as f64
     }
@@ -244,12 +244,12 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// Intervals between the packets of the loads, except for the densest load, where the kernel's own
+/// Intervals between the packets of the loads. The densest load is left out: there the kernel's own
 /// work dominates.
 const INSTANTS: [Span; 2] = [Span::from_millis(1), Span(121_120)];
 
-/// The timing accuracy of a thread on this machine that has the link's class and never sleeps: 99th
-/// percentiles of the lateness of instants, and of the error of gaps.
+/// Timing accuracy of a thread that has the link's scheduling class and never sleeps, on this
+/// machine: 99th percentiles of the lateness of instants, and of the error of gaps.
 struct Spinning {
     each: Span,
     late: Span,
@@ -284,8 +284,8 @@ fn spinning(each: Span) -> Spinning {
     Spinning { each, late, gap }
 }
 
-/// The CPU use of waking alone: of a thread with the link's class that repeatedly sleeps for
-/// `slack`.
+/// The CPU use of waking alone: of a thread that has the link's scheduling class and repeatedly
+/// sleeps for `slack`.
 fn waking(slack: Span) -> f64 {
     let share = || {
         priority::be_punctual(Rank::Link);

@@ -1,6 +1,6 @@
-//! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth and by a kernel
-//! bridge (the references: the kernel alone) and by an emulated link, unlimited or with a given
-//! rate. For a given rate the kernel's token bucket filter is measured too.
+//! `falaj bench tcp`: TCP between two network namespaces. They are joined by bare veth and by a
+//! kernel bridge, as references for the kernel alone, and by an emulated link, unlimited or with a
+//! given rate. For a given rate the kernel's token bucket filter is measured too.
 //!
 //! The paths take turns within one run, so that a busy machine slows all of them. One stream runs
 //! from the near end to the far one; the result is the number of bytes that the receiver's program

@@ -1,5 +1,5 @@
-//! `falaj reproduce all`: every paper in turn, each in a process of its own, and one page that has
-//! the count of each paper and links to all rows.
+//! `falaj reproduce all`: runs every paper in turn, each in a process of its own, and writes one
+//! page with the counts of each paper and links to all rows.
 
 use super::Args;
 use super::page::{Head, command, escape, html_table};
@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// A paper of the site.
+/// A paper of the generated site.
 struct PaperRun {
     name: &'static str,
     arguments: &'static [&'static str],
-    /// True if `--quick` shortens it.
+    /// True if `--quick` shortens the paper's run.
     is_quick: bool,
 }
 
@@ -46,7 +46,7 @@ struct PaperFile {
     rows: Vec<JudgedRow>,
 }
 
-/// The outcome of a paper.
+/// The outcome of a paper's run.
 #[derive(Serialize)]
 struct PaperOutcome {
     name: &'static str,
@@ -57,7 +57,7 @@ struct PaperOutcome {
     seconds: f64,
     #[serde(skip)]
     rows: Vec<JudgedRow>,
-    /// False if it could not be run on this machine.
+    /// False if the paper could not be run on this machine.
     complete: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             Some(outcome) => outcomes.push(outcome),
             None => return Ok(ExitCode::from(INTERRUPTED)),
         }
-        // The index is complete after each paper, for those that are done.
+        // After each paper, the index is complete for the papers that are done.
         write(&outcomes, out)?;
     }
     if args.json {
@@ -113,8 +113,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!outcomes.iter().all(is_well))))
 }
 
-/// Runs a paper in a process of its own, as measurements begin with namespaces, which only a
-/// process without other threads can make. Returns `None` if Ctrl-C ended it.
+/// Runs a paper in a process of its own, because measurements need namespaces, which only a process
+/// without other threads can make. Returns `None` if Ctrl-C ended the run.
 fn run(paper: &PaperRun, args: &Args, out: &Path) -> Result<Option<PaperOutcome>> {
     let mut words = vec!["reproduce", paper.name];
     words.extend(paper.arguments);
@@ -266,7 +266,7 @@ mod tests {
         assert!(differs.contains("lost capacity") && !settled.contains("lost capacity"));
     }
 
-    /// A paper that this build has is part of the site.
+    /// Every paper that this build contains is part of the site.
     #[test]
     fn every_paper_is_part_of_the_site() {
         use clap::ValueEnum;

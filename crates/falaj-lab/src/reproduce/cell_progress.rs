@@ -1,4 +1,5 @@
-//! Progress of tables whose cells take long: a bar on a terminal, otherwise an occasional line.
+//! Progress of tables whose cells take long: a bar on a terminal, otherwise a line from time to
+//! time.
 
 use anyhow::Result;
 use falaj_terminal::progress;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Interval of the lines that report progress where no bar is shown.
 const LINE: Duration = Duration::from_secs(10);
 
-/// The number of cells or runs done.
+/// Counts the cells or runs that are done.
 pub(super) struct CellProgress {
     bar: indicatif::ProgressBar,
     all: usize,

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes that are written repeatedly, and synced to the disk each time.
+/// Number of bytes that are written repeatedly, and synced to the disk each time.
 const BYTES: usize = 16 << 20;
 
-/// The parameters of the process, sent first: it writes from one offset from its start to another.
-/// The process ends when its standard input is closed.
+/// The parameters of the process, which are sent to it first: the times, from its start, between
+/// which it writes. The process ends when its standard input is closed.
 #[derive(Serialize, Deserialize)]
 struct Times {
     from: Duration,
@@ -26,7 +26,7 @@ struct Times {
 /// The first message of the process.
 #[derive(Serialize, Deserialize)]
 struct Begun {
-    /// A remark on its control group.
+    /// A remark on the process's control group.
     group: String,
     /// Directories that the process removes at its end.
     directories: Vec<PathBuf>,
@@ -45,13 +45,13 @@ struct Ended {
 pub(super) struct Done {
     /// Bytes that were written and synced to the disk.
     pub(super) written: u64,
-    /// CPU time for it.
+    /// CPU time of the thread that writes.
     pub(super) spent: Duration,
-    /// Its control group, or why there was none.
+    /// The control group of the process, or the reason why it has none.
     pub(super) group: String,
 }
 
-/// Writes from one instant to another while this exists.
+/// The process that writes from one instant to another; it ends when this is dropped.
 pub(super) struct DiskLoad {
     process: Child,
     says: BufReader<ChildStdout>,
@@ -63,12 +63,13 @@ impl DiskLoad {
     pub(super) fn between(from: Duration, to: Duration) -> Result<DiskLoad> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
-        // Ctrl-C goes to this process alone, which then ends the load, so that it can clean up.
+        // Ctrl-C reaches only this process and not the new one. This process then ends the load, so
+        // that the load can clean up.
         command.arg("disk-load").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().context("the load of the disk")?;
         let (mut input, output) =
             process.stdin.take().zip(process.stdout.take()).context("both are pipes")?;
-        // The load's input stays open while it is to go on.
+        // The load's input stays open until the load is to end.
         writeln!(input, "{}", serde_json::to_string(&Times { from, to })?)?;
         process.stdin = Some(input);
         let mut says = BufReader::new(output);
@@ -93,7 +94,7 @@ impl Drop for DiskLoad {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();
-        // The process removes them itself, unless it was killed.
+        // The process itself removes its directories, unless it was killed.
         self.begun.directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }

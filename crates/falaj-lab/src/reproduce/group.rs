@@ -1,10 +1,10 @@
 //! A separate control group with low priority, if the kernel permits: a tenth of the usual weight
 //! for the processor and for the disk.
 //!
-//! Nothing else on the host is changed. In version 2 the group is created beside the one that the
-//! process is in, since a group with processes cannot have child groups with controllers; in
-//! version 1 it is created below it. The group has the controllers that are delegated there, or
-//! none.
+//! Nothing else on the host is changed. In version 2 of control groups, the new group is created
+//! beside the process's present group, because a group with processes cannot have child groups with
+//! controllers. In version 1 it is created below the present group. The new group has the
+//! controllers that are delegated there, or none.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -20,20 +20,21 @@ const DISK_1: (&str, &str) = ("blkio.bfq.weight", "10");
 
 /// The control group, or the reason why there is none. Dropping it leaves and removes the group.
 pub(super) struct Group {
-    /// The group's directories, each with the one that the process was in before.
+    /// The group's directories, each with the directory of the group that the process was in
+    /// before.
     at: Vec<(PathBuf, PathBuf)>,
     words: String,
 }
 
-/// The directory in which a group may be created, and the one that the process is in.
+/// The directory in which a group may be created, and the directory of the process's present group.
 #[derive(Debug, PartialEq, Eq)]
 struct CgroupPlace {
     above: PathBuf,
     now: PathBuf,
 }
 
-/// The place in version 2, and those of processor and disk in version 1, from the kernel's lists of
-/// this process's groups and of mounts.
+/// The place in version 2, and the places of processor and disk in version 1. They are found in the
+/// kernel's lists of this process's groups and of mounts.
 fn places(groups: &str, mounts: &str) -> (Option<CgroupPlace>, Vec<CgroupPlace>) {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
@@ -133,7 +134,7 @@ impl Group {
 
     fn leave(&mut self) {
         for (directory, before) in self.at.drain(..) {
-            // If this fails, the process that waits for this one removes it.
+            // If this fails, the process that waits for this one removes the directory.
             let _ = enter(&before);
             let _ = fs::remove_dir(directory);
         }
@@ -206,7 +207,8 @@ mod tests {
         let slice = "/sys/fs/cgroup/user.slice/user-0.slice";
         let found = places(session, second);
         assert_eq!(found, (Some(place(slice, &format!("{slice}/session-1.scope"))), Vec::new()));
-        // At the root the group is created in it, and a read-only mount does not count.
+        // If the process is in the root group, the new group is created in the root. A read-only
+        // mount does not count.
         assert_eq!(places("0::/\n", second).0, Some(place("/sys/fs/cgroup", "/sys/fs/cgroup/")));
         assert_eq!(places("0::/\n", &second.replace("rw", "ro")), (None, Vec::new()));
         // Version 1, with some controllers mounted together.

@@ -1,4 +1,4 @@
-//! `falaj reproduce`: a paper's numbers and figures, the published ones beside ours.
+//! `falaj reproduce`: reproduces the numbers and figures of papers, beside the published ones.
 
 #[cfg(feature = "queueing")]
 mod aggregation;

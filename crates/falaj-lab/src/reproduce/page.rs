@@ -66,8 +66,8 @@ pub(super) fn table(
     html_table(header, rows.map(|row| row.into_iter().map(escaped).collect()))
 }
 
-/// A table whose cells are HTML: the cells of its header, and rows of (class, HTML). A title is
-/// aligned like the texts below it.
+/// A table whose cells are HTML: the cells of its header, and rows of (class, HTML). A column's
+/// title is aligned like the texts below it.
 pub(super) fn html_table(
     header: &[&str],
     rows: impl Iterator<Item = Vec<(&'static str, String)>>,

@@ -7,10 +7,10 @@ use std::fmt;
 use super::page::{escape, html_table};
 use falaj_terminal::text;
 
-/// The unit of statements in words that are true or false: 1 or 0.
+/// The unit of statements in words that are true (1) or false (0).
 pub(super) const HOLDS: &str = "holds";
 
-/// The values of ours that a statement of the paper allows.
+/// The range of falaj's values that agrees with a statement of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Allowed {
     /// The printed value; `None` for a statement in words.
@@ -25,9 +25,9 @@ pub(super) struct Allowed {
 /// The role of a row in the count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RowRole {
-    /// Compares our value with print.
+    /// Compares falaj's value with the published one.
     Compared,
-    /// Checks a bound or a guarantee of ours.
+    /// Checks a bound or a guarantee of falaj.
     Bound,
     /// Compares nothing.
     Unjudged,
@@ -53,38 +53,39 @@ impl Allowed {
         Allowed::new(Some(published), published, f64::INFINITY)
     }
 
-    /// A statement in words that holds if our value is at least this.
+    /// A statement in words that holds if falaj's value is at least this.
     pub(super) const fn least(least: f64) -> Allowed {
         Allowed::new(None, least, f64::INFINITY)
     }
 
-    /// A statement in words that holds if our value is at most this.
+    /// A statement in words that holds if falaj's value is at most this.
     pub(super) const fn most(most: f64) -> Allowed {
         Allowed::new(None, f64::NEG_INFINITY, most)
     }
 
-    /// A statement in words that holds if our value is in this range.
+    /// A statement in words that holds if falaj's value is in this range.
     pub(super) const fn within(least: f64, most: f64) -> Allowed {
         Allowed::new(None, least, most)
     }
 
-    /// A statement in words that is true or false; our value is 1 or 0, with the unit [`HOLDS`].
+    /// A statement in words that is true or false; falaj's value is 1 or 0, with the unit
+    /// [`HOLDS`].
     pub(super) const fn words() -> Allowed {
         Allowed::new(Some(1.0), 1.0, 1.0)
     }
 
-    /// The same range, but now as a bound or guarantee of ours: nothing is compared with print.
+    /// The same range as a bound or guarantee of falaj: nothing is compared with a published value.
     pub(super) const fn bound(self) -> Allowed {
         Allowed { role: RowRole::Bound, ..self }
     }
 
-    /// The same bound, which a printed value must keep too. `rounded` is the largest error of that
-    /// value by rounding.
+    /// The same bound, which a printed value must keep too. `rounded` is the largest rounding error
+    /// of the printed value.
     pub(super) const fn printed(self, published: f64, rounded: f64) -> Allowed {
         Allowed { published: Some(published), rounded, ..self }
     }
 
-    /// A statement that is shown and not judged.
+    /// A statement that is shown but not judged.
     pub(super) const fn unjudged(published: f64) -> Allowed {
         Allowed { role: RowRole::Unjudged, ..Allowed::near(published, 0.0) }
     }
@@ -103,11 +104,11 @@ impl Allowed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RowVerdict {
-    /// Our value is within the tolerance of the published one.
+    /// Falaj's value is within the tolerance of the published one.
     Reproduced,
-    /// A bound or guarantee of ours holds. This compares nothing with print.
+    /// A bound or guarantee of falaj holds. Nothing is compared with a published value.
     BoundKept,
-    /// Our value is not within the tolerance, or a bound does not hold.
+    /// Falaj's value is not within the tolerance, or a bound does not hold.
     Differs,
     /// Nothing is compared, for the reason stated.
     NotJudged,
@@ -127,41 +128,43 @@ impl RowVerdict {
 /// The place of a statement, what it states, its unit, and the source of its tolerance.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
-    /// `Figure 3`, `Table I row 4 link 1`.
+    /// Place in the paper: `Figure 3`, `Table I row 4 link 1`.
     pub(super) place: String,
     pub(super) statement: String,
     pub(super) unit: &'static str,
     pub(super) source: String,
-    /// The command that makes our value.
+    /// The command that makes falaj's value.
     pub(super) experiment: String,
 }
 
 /// A judged statement, table cell or figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JudgedRow {
-    /// Its place in the paper.
+    /// Place of the row in the paper.
     pub(super) place: String,
     pub(super) statement: String,
     pub(super) unit: String,
-    /// The printed value; 1 for words that are true, `None` for words with a range of ours.
+    /// The printed value; 1 for a true statement in words, `None` for words with a range chosen by
+    /// us.
     pub(super) published: Option<f64>,
-    /// Our value; `None` if there is none.
+    /// Falaj's value; `None` if there is none.
     pub(super) ours: Option<f64>,
-    /// The smallest and the largest value of ours that is in agreement; `None` without a limit.
+    /// The smallest and the largest value of falaj that agrees with the paper; `None` without a
+    /// limit.
     pub(super) least: Option<f64>,
     pub(super) most: Option<f64>,
     /// The source of the tolerance.
     pub(super) source: String,
     pub(super) verdict: RowVerdict,
-    /// The reason of `differs` and `not judged`.
+    /// The reason for the verdict `differs` or `not judged`.
     pub(super) why: Option<String>,
-    /// The command that shows our value.
+    /// The command that shows falaj's value.
     pub(super) experiment: String,
 }
 
 impl JudgedRow {
-    /// Judges our value. `why` is the reason known for a difference or for a missing value. A value
-    /// that is missing without a reason differs.
+    /// Judges falaj's value. `why` is the known reason for a difference or for a missing value. A
+    /// missing value without a reason counts as a difference.
     pub(super) fn judge(
         of: Statement,
         allowed: Allowed,
@@ -178,7 +181,7 @@ impl JudgedRow {
             RowRole::Bound => RowVerdict::BoundKept,
             RowRole::Compared => RowVerdict::Reproduced,
         };
-        // A row that compares nothing has its reason in the place of a tolerance.
+        // For a row that compares nothing, the source has the reason instead of the tolerance.
         let why = why.or((allowed.role == RowRole::Unjudged).then_some(of.source.as_str()));
         let why = why.map(str::to_owned);
         let is_settled = matches!(verdict, RowVerdict::Reproduced | RowVerdict::BoundKept);
@@ -211,7 +214,7 @@ impl JudgedRow {
         }
     }
 
-    /// The range of our values, as `± 0.5` around a published value.
+    /// The range of values that agree, for example `± 0.5` around a published value.
     pub(super) fn tolerance(&self) -> String {
         let half = |(p, (least, most)): (f64, (f64, f64))| {
             let (below, above) = (p - least, most - p);
@@ -251,12 +254,12 @@ impl JudgedRow {
         self.reason().is_some()
     }
 
-    /// The reason, or what is to be said without one.
+    /// The reason, or a text if it is missing; `None` if the row needs no reason.
     fn reason(&self) -> Option<&str> {
         self.why.as_deref().or_else(|| self.is_unexplained().then_some("no reason is known"))
     }
 
-    /// The CSS class of its verdict on the page.
+    /// The CSS class of the row's verdict on the page.
     pub(super) fn class(&self) -> &'static str {
         match self.verdict {
             RowVerdict::Reproduced | RowVerdict::BoundKept => "ok",
@@ -266,7 +269,7 @@ impl JudgedRow {
         }
     }
 
-    /// The name of the part of the page that shows its place: that of the figure or table.
+    /// The name of the part of the page that shows the row's figure or table.
     pub(super) fn anchor(&self) -> String {
         anchor(&self.place)
     }
@@ -299,7 +302,7 @@ pub(super) fn number(value: f64) -> String {
 /// The count of rows by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VerdictCounts {
-    /// Rows that compare our value with print, and bounds that do not hold.
+    /// Rows that compare falaj's value with a published one, and bounds that do not hold.
     pub(super) comparisons: usize,
     pub(super) reproduced: usize,
     pub(super) differs: usize,
@@ -371,7 +374,8 @@ pub(super) fn print_rows(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> b
     }
 }
 
-/// The rows as a table of a page. `page` is the page that has the places: empty for this one.
+/// The rows as a table of a page. `page` is the page that shows the figures and tables; empty: this
+/// page.
 pub(super) fn html(rows: &[JudgedRow], page: &str) -> String {
     let header =
         ["where", "statement", "published", "ours", "tolerance", "", "why, and how to see it"];

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 /// The state of adapters, in serializable form.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AdaptersState {
-    /// By the number noted in units, less one.
+    /// The adapters; the number that is noted in units is an adapter's index plus one.
     adapters: Vec<Option<AdapterState>>,
     /// Owner of each address.
     addresses: Vec<(Mac, u16)>,
@@ -34,7 +34,7 @@ impl AdaptersState {
 }
 
 impl Adapters {
-    /// The state from which they resume in another process.
+    /// The state from which the adapters resume in another process.
     pub fn state(&self) -> AdaptersState {
         let shared = self.shared.borrow();
         let one = |adapter: &super::LiveAdapter| AdapterState {

@@ -1,5 +1,5 @@
-//! Virtual adapters: many ports at the near end of a link, one at the far end that all of them
-//! share.
+//! Virtual adapters: many ports at the near end of a link, and one port at the far end that all of
+//! them share.
 //!
 //! ```text
 //!   adapter a --\                                    /-- to a, by Ethernet address
@@ -16,8 +16,8 @@
 //!
 //! An address belongs to the adapter whose interface was created with it, otherwise to its first
 //! user, as long as that adapter exists. Packets of another adapter with that source address are
-//! dropped: otherwise it could take over its neighbor's packets. An adapter that owned an address
-//! before a restart owns it afterwards: [`Adapters::recall`].
+//! dropped: otherwise the other adapter could take over its neighbor's packets. An adapter that
+//! owned an address before a restart owns it afterwards: [`Adapters::recall`].
 //!
 //! A unit's adapter is noted in its virtio-net header, in the number of buffers, which has no
 //! meaning before a unit is in a guest's ring. So the note stays with the unit, even if flows
@@ -63,11 +63,11 @@ const EVENTS: usize = 64;
 /// units may still be in transit.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);
-/// The charge for the queueing of a packet is limited to this, as it may be followed by an idle
-/// time.
+/// Maximum charge for the queueing of a packet. The measured time is limited to this, because it
+/// may contain idle time.
 const QUEUEING: Duration = Duration::from_micros(20);
-/// Longest time between two polls of the adapters: an adapter that never runs dry keeps the others
-/// waiting for no longer.
+/// Longest time between two polls of the adapters: if one adapter always has units, the others wait
+/// no longer than this.
 const LOOK: Duration = Duration::from_micros(20);
 /// The number of units for unknown addresses that are flooded in a second, and the largest burst of
 /// them: enough for answers that make an address known.
@@ -94,7 +94,7 @@ pub enum AddressChange {
 /// The adapter that owns a source address.
 struct MacOwner {
     adapter: u16,
-    /// True if the owner has sent from it since the start.
+    /// True if the owner has sent from this address since the start.
     is_heard: bool,
 }
 
@@ -112,28 +112,28 @@ pub struct LostBothWays {
 pub struct AdapterCounts {
     /// Units with a source address of another adapter, which were dropped.
     pub foreign: u64,
-    /// Source address of the last of these.
+    /// Source address of the last of these units.
     pub foreign_source: Option<Mac>,
     /// Units that are not Ethernet frames.
     pub malformed: u64,
-    /// Units that it did not take: no room, interface down, or no guest.
+    /// Units that the adapter did not take: no room, interface down, or no guest.
     pub not_taken: u64,
-    /// Packets for which there was no memory, sent by it and sent to it.
+    /// Packets for which there was no memory, by direction.
     pub no_memory: LostBothWays,
-    /// Time of the link's thread spent on reading from it, on its units until they were queued, and
-    /// on writing to it.
+    /// Time of the link's thread spent on reading from the adapter, on its units until they were
+    /// queued, and on writing to it.
     pub spent: Duration,
-    /// True if it is not read from, and gets no packets.
+    /// True if the adapter is paused: nothing is read from it, and it gets no packets.
     pub paused: bool,
-    /// Number of times that its quantum of that thread's time was used up while it, and another
-    /// adapter, had more units.
+    /// Number of times that the adapter had used up its quantum of that thread's time while it and
+    /// another adapter had more units.
     pub held_back: u64,
-    /// Its port is permanently gone.
+    /// True if the adapter's port is permanently gone.
     pub gone: bool,
-    /// The current name of its interface, if it was opened under another name.
+    /// The current name of the adapter's interface, if it was opened under another name.
     pub interface: Option<String>,
-    /// Batches that cross to and from its guest, and the policy now; not handed over to another
-    /// process.
+    /// Batches that cross to and from the adapter's guest, and the current policy; not handed over
+    /// to another process.
     #[serde(skip)]
     pub batches: Option<(CrossingCounts, BatchPolicy)>,
 }
@@ -182,14 +182,14 @@ struct LiveAdapter {
     id: key::AdapterId,
     port: ClosablePort,
     addresses: u32,
-    /// Addresses that it had before a restart; some may have been used or lost since.
+    /// Addresses that the adapter had before a restart; some may have been used or lost since.
     recalled: Vec<Mac>,
     counts: AdapterCounts,
 }
 
 #[derive(Default)]
 struct AdapterSet {
-    /// By the number noted in units, less one.
+    /// The adapters; the number that is noted in units is an adapter's index plus one.
     adapters: Vec<Option<LiveAdapter>>,
     /// Numbers of removed adapters, the earliest first.
     free: VecDeque<(u16, Instant)>,
@@ -197,8 +197,8 @@ struct AdapterSet {
     /// Receiver of changes of the table of addresses.
     observer: Option<Sender<AddressChange>>,
     turns: ReadRounds,
-    /// The adapter whose unit was read last, its number of packets, and when the read ended: the
-    /// time until the next read is its cost.
+    /// The adapter whose unit was read last, the unit's number of packets, and the time at which
+    /// the read ended: the adapter is charged for the time until the next read.
     last: Option<(u16, u32, Instant)>,
     /// Time of the last poll of the adapters.
     looked: Option<Instant>,
@@ -241,7 +241,7 @@ impl AdapterSet {
     }
 
     /// Frees an entry of an adapter that has reached its limit: an address from before the restart
-    /// that it has not used since.
+    /// that the adapter has not used since.
     fn make_room(&mut self, n: u16) {
         loop {
             let Some(adapter) = self.adapter(n).filter(|a| a.addresses >= MOST_ADDRESSES) else {
@@ -324,8 +324,8 @@ fn is_for_many(mac: Mac) -> bool {
     mac[0] & 1 != 0
 }
 
-/// The adapters of one link. They stay in the forwarder's thread; a clone of this is another
-/// handle.
+/// The adapters of one link. They stay in the forwarder's thread; a clone is another handle to the
+/// same adapters.
 #[derive(Clone)]
 pub struct Adapters {
     shared: Rc<RefCell<AdapterSet>>,
@@ -342,8 +342,8 @@ impl Adapters {
         Ok(Adapters { shared: Rc::default(), epoll: Rc::new(epoll) })
     }
 
-    /// Adds an adapter, with the address that its interface was created with, which no other may
-    /// use.
+    /// Adds an adapter. The address, if there is one, is that with which its interface was created;
+    /// no other adapter may use it.
     ///
     /// # Errors
     /// The kernel cannot poll its port, or there are 64 thousand others.
@@ -385,8 +385,8 @@ impl Adapters {
     }
 
     /// Assigns to an adapter the addresses that it had learned before a restart, except those that
-    /// another one owns by now. Call it before any packet is read: other addresses go to their
-    /// first user.
+    /// another adapter owns by now. Call it before any packet is read, because an address without
+    /// an owner goes to its first user.
     pub fn recall(&self, name: &str, macs: impl IntoIterator<Item = Mac>) {
         let mut shared = self.shared.borrow_mut();
         let shared = &mut *shared;
@@ -441,8 +441,8 @@ impl Adapters {
         left
     }
 
-    /// Pauses an adapter, or resumes it: a paused one is not read from, and packets for it are not
-    /// accepted. Returns true if there is one of that name.
+    /// Pauses or resumes an adapter: a paused adapter is not read from, and packets for it are not
+    /// accepted. Returns true if there is an adapter of that name.
     ///
     /// # Errors
     /// The kernel no longer polls its port.
@@ -455,7 +455,8 @@ impl Adapters {
         if let Some(adapter) =
             shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused)
         {
-            // Without any events a hang-up would still be reported, again and again.
+            // The port is no longer polled: a hang-up is reported again and again even if no events
+            // are requested.
             match (adapter.counts.gone, paused) {
                 (true, _) => {}
                 (false, true) => self.epoll.delete(adapter.port.get().readable())?,
@@ -539,7 +540,8 @@ impl Port for AdaptersPort {
         Tap::MAX_UNIT
     }
 
-    /// Reads a unit of the adapter whose turn it is, so that none keeps the others from being read.
+    /// Reads a unit of the adapter whose turn it is, so that no adapter keeps the others from being
+    /// read.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let shared = &mut *self.shared.borrow_mut();
         let mut began = Instant::now();
@@ -657,7 +659,7 @@ impl FloodLimit {
 struct UplinkPort {
     shared: Rc<RefCell<AdapterSet>>,
     uplink: Box<dyn Port>,
-    /// A unit for all adapters and its description, and the adapter that gets the next copy.
+    /// A unit for all adapters, its description, and the adapter that gets the next copy.
     copied: Vec<u8>,
     copies: Option<(Received, u16)>,
     flood: FloodLimit,

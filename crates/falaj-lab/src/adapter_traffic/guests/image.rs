@@ -43,7 +43,7 @@ impl GuestFiles {
     pub(super) fn below(root: &Path) -> Result<GuestFiles> {
         let mut versions: Vec<String> = names(&root.join("lib/modules"));
         versions.retain(|version| root.join(format!("boot/vmlinuz-{version}")).is_file());
-        // Any version will do; the last by name is taken.
+        // Any version is suitable; the last one by name is chosen.
         versions.sort();
         let Some(version) = versions.pop() else {
             bail!(
@@ -86,7 +86,7 @@ impl GuestFiles {
         )?;
         for library in libraries(&fs::read_to_string("/proc/self/maps")?) {
             let name = library.file_name().context("a library has a name")?;
-            // The dynamic loader is started by its name.
+            // The dynamic loader is started under a fixed name.
             let loads = name.to_string_lossy().starts_with("ld-");
             put(
                 &library,

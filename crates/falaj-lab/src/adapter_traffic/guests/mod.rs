@@ -1,9 +1,9 @@
-//! Virtual machines as adapters: QEMU boots a packaged kernel whose only card is a vhost-user port
-//! of the link. This program sends in the guest as it would in a namespace.
+//! Virtual machines as adapters: QEMU boots a packaged kernel whose only network card is a
+//! vhost-user port of the link. In the guest, this program sends as it would in a namespace.
 //!
 //! A machine receives its plan over a serial line. The instants of a plan are those of this host's
-//! clock; a guest has its own clock, which is queried each time. It is read to 10 ms, which is the
-//! accuracy of a common beginning.
+//! clock. A guest has its own clock, which is read before each plan, with a resolution of 10 ms:
+//! the guests begin together with this accuracy.
 
 mod image;
 
@@ -32,7 +32,7 @@ const BOOT: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(10);
 /// Memory of a guest in MiB, in addition to three times the size of its archive. The guest holds
-/// the archive itself, and the unpacked files, which may take only half of the remaining memory.
+/// the archive and the unpacked files; these files may take at most half of the remaining memory.
 const MEMORY_MIB: u64 = 160;
 
 /// Machines that run until this is dropped or the thread that started them ends. Their cards are
@@ -49,7 +49,7 @@ struct Machine {
     line: Option<BufReader<UnixStream>>,
 }
 
-/// The cards of the machines, for one experiment.
+/// The opened cards of the machines, for one experiment.
 pub(super) struct Cards(Vec<OpenEnd>);
 
 impl Guests {
@@ -95,13 +95,13 @@ impl Guests {
         arguments(wanted, self.at, &self.path(wanted.n, "card"), &self.path(wanted.n, "line"))
     }
 
-    /// Plugs all cards in, and waits for the machines. It starts threads.
+    /// Plugs all cards in, and waits for the machines. This starts threads.
     pub(super) fn plug(&mut self) -> Result<Cards> {
         let card = |n| card(&self.path(n, "card"));
         let cards = Cards((0..self.machines.len()).map(card).collect::<Result<_>>()?);
         if self.machines.iter().any(|machine| machine.line.is_none()) {
-            // All lines are connected before any is read: output of a machine without a connection
-            // is lost.
+            // All lines are connected before any of them is read: output of a machine without a
+            // connected line is lost.
             for n in 0..self.machines.len() {
                 let line = self.connect(n)?;
                 self.machines[n].line = Some(BufReader::new(line));
@@ -111,7 +111,7 @@ impl Guests {
                     return Err(self.failed(n, "found no card of its own"));
                 }
             }
-            // The archive is large, and would stay behind if this process were killed.
+            // The archive is large, and would be left on disk if this process were killed.
             fs::remove_file(self.work.path().join(ARCHIVE))?;
         }
         let began = Instant::now();
@@ -168,7 +168,7 @@ impl Guests {
             .map_err(|_| self.failed(n, "is gone"))
     }
 
-    /// The rest of the next line that begins with this word.
+    /// Waits for a line that begins with this word, and returns the rest of the line.
     fn hear(&mut self, n: usize, word: &str, at_most: Duration) -> Result<String> {
         let line = self.machines[n].line.as_mut().context("a line to a guest")?;
         line.get_ref().set_read_timeout(Some(at_most))?;
@@ -260,9 +260,9 @@ struct WantedGuest<'a> {
     memory: u64,
 }
 
-/// The arguments of a machine's emulator. The card has no MSI-X: QEMU 7.2 crashes with it if the
-/// card's back-end is in another process and there is no KVM. Nested KVM is not used, as it may not
-/// report its capabilities.
+/// The arguments of a machine's emulator. The card has no MSI-X: QEMU 7.2 crashes with MSI-X if the
+/// card's back-end is in another process and there is no KVM. Nested KVM is not used, because it
+/// may not report its capabilities.
 fn arguments(wanted: &WantedGuest, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
     let place = Addresses::UPLINK + 1 + wanted.n as u8;
     let mac = |place| at.mac(place).map(|byte| format!("{byte:02x}")).join(":");

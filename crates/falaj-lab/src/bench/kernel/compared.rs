@@ -1,4 +1,4 @@
-//! A flow through the kernel, through falaj and simulated, and the differences.
+//! A flow through the kernel, through falaj and in simulation, and the differences.
 
 use super::KernelCase;
 use anyhow::Result;
@@ -33,7 +33,7 @@ impl MeasuredCase {
     }
 }
 
-/// A flow of a case with its three results.
+/// A flow of a case with its results through the kernel, through falaj and in simulation.
 pub(super) struct ComparedFlow {
     pub(super) name: String,
     pub(super) kernel: Passage,
@@ -43,7 +43,7 @@ pub(super) struct ComparedFlow {
     pub(super) same: SamePackets,
 }
 
-/// The results of a flow through one of the three.
+/// The results of a flow through one of these three.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passage {
     pub(super) sent: u64,
@@ -89,7 +89,7 @@ impl Passage {
     }
 }
 
-/// Packets that arrived through both, each compared with itself.
+/// Packets that arrived through both the kernel and falaj, each compared with itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SamePackets {
     /// Packets that arrived through both.
@@ -104,7 +104,7 @@ pub(super) struct SamePackets {
 
 impl SamePackets {
     fn of(kernel: &[ReceivedDatagram], live: &[ReceivedDatagram]) -> SamePackets {
-        // The first of several copies counts.
+        // If there are several copies of a packet, the first one counts.
         let first = |all: &[ReceivedDatagram]| {
             let mut first = BTreeMap::new();
             for one in all {

@@ -1,12 +1,12 @@
-//! `falaj bench kernel`: the kernel's disciplines compared with ours.
+//! `falaj bench kernel`: compares the kernel's disciplines with falaj's.
 //!
 //! A case is a script of `tc` and its traffic. The script runs unchanged in a namespace, at one end
-//! of a veth pair. The scenario that `falaj import` makes of it runs live and simulated. The same
-//! sources send the same datagrams through all three.
+//! of a veth pair. `falaj import` converts the script to a scenario, which runs live and in
+//! simulation. The same sources send the same datagrams in all three.
 //!
 //! | module | content |
 //! |---|---|
-//! | `compared` | a flow through the kernel, through falaj and simulated, and the differences |
+//! | `compared` | a flow through the kernel, through falaj and in simulation, and the differences |
 //! | `report` | the results as a table and as JSON |
 
 mod compared;

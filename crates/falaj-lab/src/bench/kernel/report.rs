@@ -19,7 +19,7 @@ const HEADER: [&str; 10] = [
     "max",
 ];
 
-/// Nanoseconds as microseconds with one decimal, which matters here.
+/// Nanoseconds as microseconds with one decimal, because small differences matter.
 fn micros(nanos: i64) -> String {
     format!("{:.1}", nanos as f64 / 1000.0)
 }
@@ -30,7 +30,7 @@ impl DelayQuantiles {
     }
 }
 
-/// Differences of these delays from those of the kernel, in nanoseconds.
+/// Differences of these delay quantiles from those of the kernel, in nanoseconds.
 fn differences(passage: &Passage, kernel: &Passage) -> Option<[i64; 3]> {
     let (ours, theirs) = (passage.delays()?.all(), kernel.delays()?.all());
     Some([0, 1, 2].map(|n| ours[n] - theirs[n]))

@@ -1,6 +1,6 @@
-//! `--against PROGRAM`: comparison with dummynet's own test program, which the user has built. It
-//! takes `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and prints a line `main SCHEDULER …
-//! time SECONDS NANOSECONDS qlen …`. The two programs take turns.
+//! `--against PROGRAM`: comparison with dummynet's own test program, which the user has built. This
+//! program takes `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and prints a line `main
+//! SCHEDULER … time SECONDS NANOSECONDS qlen …`. The two programs take turns.
 
 use super::{Args, LoadCase, median};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 
-/// Names of disciplines: ours, and theirs.
+/// Names of disciplines: in falaj, and in dummynet's test program.
 const NAMES: &[(&str, &str)] = &[
     ("none", "null"),
     ("fifo", "fifo"),
@@ -21,12 +21,12 @@ const NAMES: &[(&str, &str)] = &[
     ("wf2q+", "wf2qp"),
 ];
 
-/// The result of the other program in nanoseconds; `None` if it does not know the discipline and
-/// ran its list of packets instead.
+/// The result of dummynet's test program in nanoseconds; `None` if the program does not know the
+/// discipline and measured its list of packets instead.
 fn theirs(program: &Path, name: &str, case: &LoadCase, pairs: u64) -> Result<Option<f64>> {
     let flows = case.flowsets.flows();
     let (qmin, qmax) = (case.qmin.of(flows), case.qmax.of(flows));
-    // Complete fillings and drainings, as in our program.
+    // Complete fillings and drainings, as in falaj's measurement.
     let loops = 2 * pairs.next_multiple_of(qmax - qmin);
     let output = Command::new(program)
         .args(["-n", &loops.to_string(), "-alg", name])

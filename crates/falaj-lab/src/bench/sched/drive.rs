@@ -1,4 +1,5 @@
-//! The subjects of the measurement: nothing, a scheduler with its queues, a whole engine.
+//! The subjects of the measurement: only a list of packets, a scheduler with its queues, a whole
+//! engine.
 
 use super::flowsets::{Flowset, Flowsets};
 use super::generator::{Buffer, Controller, FULL, PacketSink};
@@ -25,7 +26,7 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 
-/// The rate of the link, for its clock. A byte does not take a whole number of nanoseconds on it.
+/// The rate of the link. A byte does not take a whole number of nanoseconds at this rate.
 const RATE: Rate = Rate::from_mbit(10_000);
 
 /// The subject between enqueue and dequeue.
@@ -33,14 +34,14 @@ const RATE: Rate = Rate::from_mbit(10_000);
 pub(super) enum UnderTest {
     /// A list of packets, so that generator, controller and clock are measured alone.
     Nothing,
-    /// Queues with their limits, a discipline, a transmitter and counters.
+    /// A scheduler: queues with their limits, a discipline, a transmitter and counters.
     Station(Subject),
     /// A pipe of an engine: queues, discipline, transmitter and counters, with calendar and
     /// outputs.
     Engine(Subject),
 }
 
-/// A discipline with parameters from the flows or from a regime; built in, or from a library.
+/// A discipline, built in or from a library. Its parameters come from the flows or from a regime.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) entry: &'static Manifest,
@@ -72,7 +73,7 @@ impl UnderTest {
     }
 }
 
-/// Possible parameters of a plug-in for the share of a flow of this set, in the order of
+/// Parameters by which a plug-in may get the share of a flow of this set, in the order of
 /// preference.
 const SHARES: [fn(Flowset, u32) -> Option<Given>; 3] = [
     |set, largest| {
@@ -111,12 +112,13 @@ fn value(
         ("quantum", _) => Some(Value::Bytes(weight * largest)),
         ("phase", _) => Some(Value::Span(Span(setup.largest_airtime().0 * weight))),
         _ if param.default.is_some() => None,
-        // The heaviest has the highest number, as in dummynet's test program.
+        // The flow with the largest weight has the highest number, as in dummynet's test program.
         ("priority", _) => Some(Value::Count(weight)),
         ("rate", _) => Some(Value::Rate(Rate(
             (u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64,
         ))),
-        // The time of a round in which this flow sends one packet, and the others in proportion.
+        // The duration of a round in which this flow sends one packet, and the other flows in
+        // proportion.
         ("deadline", _) => {
             Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight))))
         }
@@ -390,7 +392,7 @@ impl InEngine {
             match output {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
-                // Outputs of links with impairments or changes.
+                // Outputs that occur only on links with impairments, marks or changes.
                 Output::Copy(_)
                 | Output::Corrupt(_)
                 | Output::Mark(_)

@@ -1,16 +1,16 @@
 //! Sets of flows in the notation of dummynet's test program: a list of `weight:length:flows`,
-//! separated by commas. Weight and length may be ranges `low-high-steps`; an empty field is 1, 1000
-//! and 1. Numbers may have the suffixes `k` (1024), `K` (1000), `m`, `M`; a number of packets also
-//! `n`, times the number of flows.
+//! separated by commas. Weight and length may be ranges `low-high-steps`; the defaults of empty
+//! fields are 1, 1000 and 1. Numbers may have the suffixes `k` (1024), `K` (1000), `m`, `M`. A
+//! number of packets may also have the suffix `n`: times the number of flows.
 
 use anyhow::{Result, bail, ensure};
 use std::str::FromStr;
 
-/// Flows with equal parameters.
+/// Flows with the same parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flowset {
     pub(super) weight: u32,
-    /// Length of each of their packets in bytes.
+    /// Length of each packet of these flows, in bytes.
     pub(super) bytes: u32,
     pub(super) flows: u32,
 }
@@ -33,7 +33,7 @@ impl Flowsets {
     pub(super) fn weights(&self) -> u64 {
         self.sets.iter().map(|set| u64::from(set.weight) * u64::from(set.flows)).sum()
     }
-    /// The set of every flow, flow by flow.
+    /// The set of each flow, in the order of the flows.
     pub(super) fn each(&self) -> impl Iterator<Item = Flowset> + '_ {
         self.sets.iter().flat_map(|set| std::iter::repeat_n(*set, set.flows as usize))
     }
@@ -74,7 +74,7 @@ impl FromStr for Flowsets {
     }
 }
 
-/// Parses `low-high-steps`, from 1 to `most`; the default of the steps is 2.
+/// Parses a range `low-high-steps` within 1 to `most`; the default of `steps` is 2.
 fn range(text: &str, default: u64, most: u64) -> Result<Vec<u32>> {
     let mut parts = text.split('-');
     let low = match parts.next().unwrap_or_default() {

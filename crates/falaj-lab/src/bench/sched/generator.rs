@@ -1,26 +1,26 @@
-//! The load of dummynet's test program, implemented anew: a controller fills a scheduler to `qmax`
-//! packets and drains it to `qmin`, and a generator gives each packet to the flow with the shortest
-//! backlog.
+//! The load of dummynet's test program, implemented independently: a controller fills a scheduler
+//! to `qmax` packets and drains it to `qmin`, and a generator gives each packet to the flow with
+//! the shortest backlog.
 //!
-//! The generator keeps each flow's backlog itself. Flows are in lists by backlog. A packet goes to
-//! the first flow of the lowest list that is not empty, and that flow moves to the end of the next
-//! list. When a packet is served, its flow moves to the end of the list below. With one packet in
-//! all, flows are visited in turn: the worst case for caches.
+//! The generator itself counts each flow's backlog. Flows are in lists by backlog. A packet goes to
+//! the first flow of the lowest list that is not empty, and this flow moves to the end of the next
+//! list. When a packet is served, its flow moves to the end of the list below. If there is only one
+//! packet at a time, flows are visited in turn: the worst case for caches.
 //!
-//! Packets are records in a separate pool; the record freed last is used next.
+//! Packets are records in a separate pool; the record that was freed last is used next.
 
 use super::flowsets::Flowsets;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::time::Time;
 use std::hint::black_box;
 
-/// A flow with this number of packets gets no more.
+/// A flow with this number of packets gets no more packets.
 pub(super) const FULL: u32 = 30;
 /// Number of lists: one for each backlog from 0 to `FULL`.
 const LISTS: usize = FULL as usize + 1;
 const NONE: u32 = u32::MAX;
 
-/// A flow, or the end of a list.
+/// A flow in a list, or the end of a list.
 #[derive(Clone, Copy)]
 struct Seat {
     before: u32,
@@ -30,7 +30,7 @@ struct Seat {
     bytes: u32,
 }
 
-/// The record of a packet: its length, its flow, and the next packet of a list.
+/// The record of a packet: its length, its flow, and the next packet in its list.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     pub(super) bytes: u32,
@@ -77,12 +77,12 @@ impl Generator {
         self.seats[before as usize].after = after;
         self.seats[after as usize].before = before;
         if before == after {
-            // Both are the end of the list, which is now empty.
+            // Both neighbours are the end of the list, so the list is now empty.
             self.occupied &= !(1 << backlog);
         }
     }
 
-    /// A packet of the flow with the shortest backlog; `None` if all are full.
+    /// Makes a packet for the flow with the shortest backlog; `None` if all flows are full.
     #[inline(always)]
     pub(super) fn packet(&mut self, now: Time) -> Option<Packet> {
         let backlog = self.occupied.trailing_zeros();
@@ -121,9 +121,9 @@ impl Generator {
 
 /// The subject of the measurement, to which packets are enqueued and from which they are dequeued.
 pub(super) trait PacketSink {
-    /// Returns false if the packet was refused: the shared queue holds at most 4 GiB.
+    /// Enqueues a packet. Returns false if it was refused: the shared queue holds at most 4 GiB.
     fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool;
-    /// Handle and flow of the packet that has left.
+    /// Dequeues a packet, and returns the handle and the flow of a packet that has left.
     fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)>;
     /// The time, which advances with each packet that leaves.
     fn now(&self) -> Time;
@@ -139,7 +139,7 @@ pub(super) struct Controller {
 
 impl Controller {
     pub(super) fn new(flowsets: &Flowsets, qmin: u64, qmax: u64) -> Controller {
-        // Above this, all flows are full and the top would never be reached.
+        // Above this number all flows would be full, and `qmax` would never be reached.
         let qmax = qmax.min(u64::from(FULL) * u64::from(flowsets.flows()));
         Controller {
             generator: Generator::new(flowsets),
@@ -153,8 +153,9 @@ impl Controller {
     /// their number. The first call begins with an empty subject.
     #[inline(never)]
     pub(super) fn run(&mut self, bed: &mut impl PacketSink, pairs: u64) -> u64 {
-        // Between packets the subject is in memory, as it is in practice, where packets come one by
-        // one. In registers, its cost would depend on how many the loop leaves free.
+        // Between packets the subject stays in memory, as in practice, where packets arrive one by
+        // one. If it stayed in registers, its cost would depend on the number of registers that the
+        // loop leaves free.
         let bed = black_box(bed);
         let mut done = 0;
         while done < pairs {
@@ -183,7 +184,7 @@ impl Controller {
 mod tests {
     use super::*;
 
-    /// Last in, first out.
+    /// A subject that serves the last packet first.
     #[derive(Default)]
     struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
 
@@ -209,7 +210,7 @@ mod tests {
         let mut controller = Controller::new(&flowsets, 0, 6);
         assert_eq!(controller.run(&mut heap, 1), 6);
         assert_eq!(heap.1, [(0, 10), (1, 10), (2, 20), (0, 10), (1, 10), (2, 20)]);
-        // Drained from the back: 2, 1, 0 is the order in which flows joined the list of empty ones.
+        // Drained from the back: flows joined the list of empty flows in the order 2, 1, 0.
         heap.1.clear();
         assert_eq!(controller.run(&mut heap, 7), 12);
         assert_eq!(heap.1[..6], [(2, 20), (1, 10), (0, 10), (2, 20), (1, 10), (0, 10)]);

@@ -14,8 +14,8 @@ fn load(case: &LoadCase) -> String {
     format!("{} {}", case.flowsets.text, case.swing())
 }
 
-/// The cases that are counted: by default few flows, since with most disciplines more flows take no
-/// more instructions.
+/// The cases that are counted. By default these have few flows: with most disciplines, more flows
+/// take no more instructions.
 fn cases(args: &Args) -> Result<Vec<LoadCase>> {
     let mut args = args.clone();
     if args.load.is_none() && args.flows.is_empty() && args.flowsets.is_empty() {

@@ -1,10 +1,12 @@
-//! `falaj bench sched`: the cost of a discipline for each packet: one enqueue and one dequeue,
-//! through the contract and the registry, with limits and counters on.
+//! `falaj bench sched`: the cost of a discipline per packet, that is, of one enqueue and one
+//! dequeue. It is measured through the scheduler contract and the registry, with limits and
+//! counters on.
 //!
 //! The experiment is that of Rizzo's talk on dummynet: a controller fills the scheduler to `qmax`
-//! packets and drains it to `qmin`, repeatedly. The result is the time of one pair, including that
-//! of controller and generator. `none` is a list of packets in place of the discipline; the cost of
-//! a discipline is its time net of that. The clock advances by each packet's transmission time.
+//! packets and drains it to `qmin`, repeatedly. The result is the time of one enqueue and dequeue,
+//! including the time of controller and generator. `none` is a list of packets in place of the
+//! discipline; the cost of a discipline is its time less that of `none`. The clock advances by each
+//! packet's transmission time.
 
 mod against;
 mod drive;
@@ -94,7 +96,7 @@ pub struct Args {
     counted: bool,
 }
 
-/// A load that was published, or is always measured.
+/// A load that was published, or that is measured regularly.
 struct NamedLoad {
     name: &'static str,
     doc: &'static str,
@@ -157,7 +159,8 @@ impl Args {
         Ok(all)
     }
 
-    /// Limits of filling and draining; the defaults are nearly empty, and 20 packets for each flow.
+    /// Limits of draining and filling. By default there are two cases: nearly empty, and 20 packets
+    /// for each flow.
     fn swings(&self) -> Vec<(Packets, Packets)> {
         match (self.qmin, self.qmax) {
             (None, None) if self.record.is_none() => {
@@ -246,7 +249,7 @@ impl LoadCase {
 #[derive(Clone)]
 struct DisciplineFigures {
     name: String,
-    /// For each case the figures of all runs, or the reason why there are none.
+    /// For each case the figures of all runs, or the reason why the discipline refuses the case.
     figures: Vec<Result<Vec<f64>, String>>,
 }
 
@@ -331,14 +334,14 @@ fn list() {
     }
 }
 
-/// Minimum costs of disciplines per pair, `none` first: additional time of a run is due to other
-/// work of the machine.
+/// Minimum costs of disciplines per pair of enqueue and dequeue, `none` first. A run that takes
+/// longer than the minimum was disturbed by other work of the machine.
 pub(crate) struct Costs {
     pub(crate) disciplines: Vec<String>,
     pub(crate) cases: Vec<DisciplineCost>,
 }
 
-/// Their costs among some flows.
+/// Costs of the disciplines with one set of flows.
 pub(crate) struct DisciplineCost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
@@ -395,8 +398,8 @@ pub(crate) fn costs(
 }
 
 /// Runs all disciplines and cases in turn, round after round. So other work of the machine affects
-/// all alike, and a slow period never affects all runs of a case. Ctrl-C ends it with the results
-/// until then.
+/// all alike, and a slow period never affects all runs of a case. Ctrl-C ends the measurement,
+/// which then has the results up to that point.
 fn measure(args: &Args, cases: &[LoadCase]) -> Result<Vec<DisciplineFigures>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
@@ -462,7 +465,8 @@ fn to_json(cases: &[LoadCase], rows: &[DisciplineFigures]) -> serde_json::Value 
     all.into()
 }
 
-/// A table for each swing: a line for each load, a column for each discipline.
+/// Prints a table for each swing (limits of draining and filling): a line for each load, a column
+/// for each discipline.
 fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
     let mut first = 0;
     while first < cases.len() {

@@ -1,5 +1,5 @@
-//! The plot of Rizzo's talk on QFQ: nanoseconds per pair over the number of flows, a panel for each
-//! swing, both axes logarithmic with base 2.
+//! The plot of Rizzo's talk on QFQ: nanoseconds per enqueue and dequeue over the number of flows, a
+//! panel for each swing (limits of draining and filling), both axes logarithmic with base 2.
 
 use super::{DisciplineFigures, LoadCase};
 use anyhow::{Result, ensure};
@@ -8,7 +8,7 @@ use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as
 /// The swings, each of which has a panel.
 ///
 /// # Errors
-/// There is none, so the axis of flows would be empty.
+/// There is no case of equal flows, so the axis of flows would be empty.
 pub(super) fn swings(cases: &[LoadCase]) -> Result<Vec<String>> {
     let mut swings: Vec<String> = Vec::new();
     for case in cases.iter().filter(|case| case.equal_flows().is_some()) {

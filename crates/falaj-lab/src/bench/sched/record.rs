@@ -1,15 +1,16 @@
-//! `--record`: the costs of disciplines for the page of the disciplines, with machine and day.
+//! `--record`: the costs of disciplines for the reference page of the disciplines, with machine and
+//! day.
 
 use super::{DisciplineFigures, LoadCase};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The load of that page, which is also that of its instruction counts: 256 flows, filled to 20
-/// packets each and drained.
+/// The load of this page, also that of its instruction counts: 256 flows, filled to 20 packets each
+/// and drained.
 pub(super) const FLOWS: &str = "1::256";
 
-/// Writes the file: costs net of `none`, the first row.
+/// Writes the file: the costs less that of `none`, which is the first row.
 pub(super) fn write(
     file: &Path,
     cases: &[LoadCase],

@@ -1,4 +1,4 @@
-//! Regimes: disciplines whose costs depend on their parameters, each measured separately.
+//! Regimes: parameters on which the cost of a discipline depends, each measured separately.
 
 use falaj_sched::contract::params::{FlowSetup, Inner, POLICY, Setup, Value, Values};
 
@@ -115,15 +115,15 @@ fn rates(set: &[(&'static str, u64)]) -> Values {
     })
 }
 
-/// Sets the values of each flow from its equal part of the link.
+/// Sets the values of each flow, given its equal part of the link in bit/s.
 fn all(mut setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let part = setup.rate.0 / setup.flows.len() as u64;
     setup.flows.iter_mut().for_each(|flow| flow.values = values(part));
     setup
 }
 
-/// Puts the flows below two levels of classes, with the same number at each node; the values of a
-/// class depend on the sum of the `rate`s below it.
+/// Puts the flows below two levels of classes, with the same number of children at each node. The
+/// values of a class depend on the sum of the `rate`s below it.
 fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let each = (1..).find(|n: &usize| n.pow(3) >= setup.flows.len()).unwrap_or(1);
     let rate = |flow: &FlowSetup| flow.values.rate("rate").map_or(0, |rate| rate.0);

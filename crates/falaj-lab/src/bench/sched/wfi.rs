@@ -1,5 +1,5 @@
-//! `falaj bench wfi`: the maximum lag of a flow behind its share, by discipline, under the load of
-//! `bench sched`, and under the worst arrivals that can be found.
+//! `falaj bench wfi`: the maximum lag of a flow behind its share, for each discipline, under the
+//! load of `bench sched`, and under the worst arrivals that a search finds.
 
 #[cfg(feature = "plots")]
 mod heat;
@@ -89,7 +89,7 @@ pub struct Args {
     json: bool,
 }
 
-/// dummynet's service quality, measured with nine mixes of flows.
+/// The mixes of flows with which dummynet's service quality was measured: nine mixes.
 const SERVICE: super::NamedLoad = super::NamedLoad {
     name: "service",
     doc: "one heavy flow among light ones, and equal ones: the mixes with which dummynet's QFQ was measured",
@@ -106,7 +106,7 @@ const SERVICE: super::NamedLoad = super::NamedLoad {
     ],
 };
 
-/// A load with few enough flows for a search.
+/// A load with flows few enough for a search.
 const SEARCHED: super::NamedLoad = super::NamedLoad {
     name: "few",
     doc: "a heavy flow among light ones, few enough to search among",
@@ -116,10 +116,10 @@ const SEARCHED: super::NamedLoad = super::NamedLoad {
 /// Disciplines in the default list that do not divide a link by weights.
 const BESIDE: [&str; 5] = ["fifo", "priority", "rr", "drr", "virtual-clock"];
 
-/// A byte takes a microsecond, so that all instants are whole numbers.
+/// At this rate a byte takes a microsecond, so that all instants are whole microseconds.
 const RATE: Rate = Rate::from_mbit(8);
 
-/// The same shares for any discipline, in its own parameters.
+/// Gives the flows the same shares with any discipline, by the discipline's own parameters.
 fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<PipeSpec, String> {
     let (weights, largest) = (flowsets.weights(), flowsets.largest());
     let mut setup = Setup {
@@ -159,7 +159,7 @@ fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<P
     Ok(PipeSpec::new(entry.kind, setup, Span::ZERO))
 }
 
-/// Maximum number of packets, all of which are kept until they are evaluated.
+/// Maximum number of packets. All of them are kept until they are evaluated.
 const MOST_PACKETS: u64 = 1 << 22;
 
 /// An engine that records the packets sent.
@@ -168,7 +168,7 @@ struct RecordingEngine {
     now: Time,
     out: Vec<Output>,
     sent: Vec<Emit>,
-    /// Number of them that have left.
+    /// Number of recorded packets that have left.
     left: usize,
 }
 
@@ -211,7 +211,7 @@ impl PacketSink for RecordingEngine {
     }
 }
 
-/// The result of a discipline among some flows.
+/// The result of a discipline with one set of flows.
 enum FairnessOutcome {
     Refused(String),
     Measured {
@@ -346,17 +346,18 @@ pub(crate) const MIXES: &[&str] = SERVICE.flowsets;
 
 /// The maximum lag of a flow behind its share.
 pub(crate) struct WorstService {
-    /// Lag at any instant, in bytes: its own packet in transmission does not count yet.
+    /// Maximum lag at any instant, in bytes. The flow's own packet in transmission does not count
+    /// yet.
     pub(crate) behind: f64,
-    /// B-WFI in bytes, at its own departures; of the flow whose B-WFI is the largest fraction of
-    /// its bound.
+    /// B-WFI in bytes, at the flow's own departures. The flow is the one whose B-WFI is the largest
+    /// fraction of its bound.
     pub(crate) b_wfi: f64,
     /// The bound for that flow, if one is known.
     pub(crate) bound: Option<f64>,
 }
 
-/// The worst service of these flows when queues are filled and drained, or over a number of arrival
-/// sequences.
+/// The worst service of these flows, either when queues are filled and drained, or over a number of
+/// arrival sequences.
 pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<WorstService> {
     let (qmin, effort) = match load {
         ServiceLoad::Filled { from } => (from, None),
@@ -396,7 +397,7 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<W
     }
 }
 
-/// The load.
+/// The load of a measurement of service.
 #[derive(Clone, Copy)]
 pub(crate) enum ServiceLoad {
     /// Queues are filled to 30 packets each and drained to `from`, twice.
@@ -582,8 +583,8 @@ fn micros(at: Time) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A table for each set of flows; for a search also the arrivals. Only the arrivals are not
-/// comments for `--replay`.
+/// Prints a table for each set of flows; after a search, the arrivals too. All lines except the
+/// arrivals are comments for `--replay`.
 fn print(args: &Args, rows: &[FairnessFigures]) {
     let mark = if args.search { "# " } else { "" };
     say!(

@@ -1,4 +1,4 @@
-//! The simulated cases as scenario files, which `falaj sim` takes too. *The paper* is that of
+//! The simulated cases as scenario files, which `falaj sim` accepts too. *The paper* is that of
 //! Fortuna and Chydzinski on virtual links.
 
 use std::fmt::Write;
@@ -11,7 +11,8 @@ pub(super) struct SimulationCase {
     pub(super) name: &'static str,
     /// The keys of the links' `scheduler`.
     scheduler: &'static str,
-    /// The keys of a flow besides its queue, by its number and the number of flows.
+    /// Returns the keys of a flow besides its queue, given the flow's index and the number of
+    /// flows.
     flow: fn(u32, u32) -> String,
     /// The `size` of a source, and the mean packet size in bytes.
     size: (&'static str, u64),
@@ -26,7 +27,7 @@ fn nothing(_: u32, _: u32) -> String {
     String::new()
 }
 
-/// Virtual links of the paper's types in turn, so that flows get equal service.
+/// Virtual links of the paper's two types in turn, so that flows get equal service.
 fn virtual_link(f: u32, _: u32) -> String {
     format!("kind = \"{}\"\nphase = \"30us\"\n", if f.is_multiple_of(2) { "A" } else { "B" })
 }

@@ -10,10 +10,11 @@ use falaj_terminal::text;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-/// Packets of the shorter run; the longer one has three times that, and begins with the same
+/// Packets of the shorter run. The longer run has three times this number, and begins with the same
 /// packets.
 const PACKETS: u64 = 10_000;
-/// Maximum number of flows: with more, the cost is that of memory, and instructions say little.
+/// Maximum number of flows: with more flows, memory dominates the cost, and instructions tell
+/// little about it.
 const FEW: u32 = 16;
 
 /// The run under valgrind.

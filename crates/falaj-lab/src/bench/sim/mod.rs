@@ -1,5 +1,6 @@
 //! `falaj bench sim`: packets simulated per second, through engine and registry, with counters and
-//! delay histogram on; the effect of more cores; and the time to reach an interval of 1 %.
+//! delay histogram on; the effect of more cores; and the time to reach a confidence interval of 1
+//! %.
 
 mod cases;
 mod instructions;
@@ -81,19 +82,19 @@ impl SimulationCost<'_> {
     }
 }
 
-/// The times of replications on all cores, and of the same ones on one core.
+/// The times of replications on all cores, and of the same replications on one core.
 struct Cores {
     cores: usize,
     one: Took,
     all: Took,
 }
 
-/// Times in seconds.
+/// Durations in seconds.
 struct Took {
     /// Wall-clock time.
     wall: f64,
-    /// CPU time of all threads together. If it is the same on many cores as on one, no thread waits
-    /// for another's memory or locks.
+    /// CPU time of all threads together. If this is the same on many cores as on one, no thread
+    /// waits for memory or locks of another.
     cpu: f64,
 }
 
@@ -223,7 +224,8 @@ fn read(text: &str) -> Result<Scenario> {
         .map_err(|wrong| anyhow!("{wrong}"))
 }
 
-/// Packets times links, in millions, per second of this thread's time; `None` if it was stopped.
+/// Packets times links, in millions, per second of this thread's CPU time; `None` if it was
+/// stopped.
 fn rate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Option<f64>> {
     let before = cpu_nanos();
     let run = simulate(experiment, seed, stop).map_err(|(_, refused)| refused)?;
@@ -239,7 +241,7 @@ fn packets_of(run: &Run) -> u64 {
 /// Runs replications one after the other, and on all cores.
 fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cores>> {
     let cores = falaj_sim::cores::all();
-    // Enough replications that the last ones to end are a small part.
+    // Enough replications that the time of the last ones hardly matters.
     let replications = 12 * cores;
     let one = Took::by(|| {
         for seed in 0..replications as u64 {

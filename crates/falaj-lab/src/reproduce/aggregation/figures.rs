@@ -11,12 +11,12 @@ use falaj_queueing::{
 use falaj_sched::units::time::Span;
 use falaj_traffic::interval::Estimate;
 
-/// The cost of a transfer. A packet takes two: so a machine forwards 80 Kp/s one by one, and 800
-/// Kp/s in batches of 62.
+/// The service time of a transfer. A packet takes two transfers: so a machine forwards 80,000
+/// packets per second one by one, and 800,000 in batches of 62.
 const COST: Service =
     Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
 const TIMEOUT: f64 = 200e-6;
-/// Number of packets in a batch of 4096 B: 64 B and two bytes each.
+/// Number of packets of 64 B in a batch of 4096 B: each needs two bytes more for its length.
 const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
@@ -42,7 +42,7 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<PaperFigure> {
     }
 }
 
-/// The cost in the form that the reader of a ring takes.
+/// The service time as the cost that the reader of a ring takes.
 fn declared(cost: Service) -> CrossingCost {
     let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
     CrossingCost { batch: span(cost.per_batch), packet: span(cost.per_packet) }
@@ -63,8 +63,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     };
     let machine = Machine { guests: 1, policy, service: COST, room: 256, shared: true };
     let [mut delays, mut jitters, mut losses] = [const { Vec::new() }; 3];
-    // Beyond saturation the output falls: packets are lost on the return path, after the cost of
-    // the first transfer.
+    // Beyond saturation the output falls: packets are lost on the way back, after they have used
+    // the time of the first transfer.
     let mut most = 0.0f64;
     for &rate in rates {
         let found = forward(&machine, f64::from(rate) * 1e3, PACKETS, SEED)?;
@@ -80,7 +80,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     if no == 1 {
         let mean = below(70.0).sum::<f64>() / below(70.0).count().max(1) as f64;
         found.push(("mean delay below saturation", mean));
-        // The same with room for hardly any batch: whatever is accepted has waited for little.
+        // The same machine with room for two batches: an accepted packet has hardly waited.
         let small = Machine { room: 2, ..machine };
         let [before, beyond] = [70e3, 100e3].map(|rate| forward(&small, rate, PACKETS, SEED));
         let (before, beyond) = (before?, beyond?);
@@ -102,8 +102,9 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
             "the largest jitter rises: at 900 Kp/s over that at 700",
             ratio(&jitters, 900.0, 700.0),
         ));
-        // The paper assumes that the machine's output is a Poisson stream. Then each of the two
-        // crossings has two equal streams, so the delay is twice that of one crossing.
+        // The paper assumes that the machine's output is a Poisson stream. Under this assumption
+        // each of the two crossings has two equal streams, so the delay is twice that of one
+        // crossing.
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
             let streams = [Stream::new(2, f64::from(rate) * 1e3)];
@@ -173,7 +174,8 @@ fn quick(live: Option<Live>) -> bool {
     live.is_some_and(Live::is_quick)
 }
 
-/// Figure 3: four virtual machines, batches of 200, sojourn time of both ways by input rate.
+/// Figure 3: four virtual machines with batches of 200 packets; sojourn time of both ways over the
+/// input rate.
 fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     const SIZE: usize = 200;
     const GUESTS: usize = 4;
@@ -247,7 +249,8 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     })
 }
 
-/// One virtual machine with 800 Kp/s in both directions, and the required delay of Figure 4.
+/// One virtual machine with 800,000 packets per second in each direction, and the required delay of
+/// Figure 4.
 const RATE: f64 = 800e3;
 const ASKED: f64 = 300e-6;
 const ASKED_SIZE: usize = 160;
@@ -263,7 +266,7 @@ fn both_ways(service: f64) -> System {
 }
 
 /// Service time of a batch at which batches of 160 packets have the delay [`ASKED`], found by
-/// bisection. `fill` is the part of that delay until a batch leaves.
+/// bisection. `fill` is the part of this delay until the batch leaves.
 fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     let rate: f64 =
         streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / ASKED_SIZE as f64;
@@ -278,7 +281,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     Ok(0.5 * (low + high))
 }
 
-/// Figure 4: the batch size that keeps a delay, at 800 Kp/s.
+/// Figure 4: the batch size that keeps a required delay, at 800,000 packets per second.
 fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     const PRINTED: &str = "as printed (us)";
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
@@ -314,7 +317,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         let delay = delay(&line, ask(live))?;
         simulated.push(point(x, delay.mean, delay.half_width));
     }
-    // Near instability the curves leave the picture.
+    // Near instability the curves would leave the plot.
     for curve in [&mut printed, &mut exact, &mut simulated] {
         curve.retain(|p| p.y < 1200.0);
     }

@@ -1,5 +1,5 @@
-//! Figures 3 and 4 live: the model's streams, in batches through memory shared by two processes, to
-//! a reader with the model's service times.
+//! Figures 3 and 4 measured live: the streams of the model cross in batches, through memory shared
+//! by two processes, to a reader with the model's service times.
 
 use super::super::Args;
 use super::super::curves::{CurvePoint, FigureCurve};
@@ -8,12 +8,12 @@ use crate::aggregate::streams::Streams;
 use anyhow::Result;
 use falaj_sched::units::time::Span;
 
-/// Number of turns of each point, each with its own seed. The median is reported, as a machine that
-/// stalls spoils some of them. The true median is between the second and the eighth value with a
-/// probability of 96 %.
+/// Number of turns of each point, each with its own seed. The median is reported, because a pause
+/// of the machine spoils some turns. The true median is between the second and the eighth value
+/// with a probability of 96 %.
 const TURNS: usize = 9;
-/// Default length of a turn: so short that the kernel does not yet take the processor away for
-/// other threads that wait.
+/// Default length of a turn: so short that the kernel does not yet take the processor away in
+/// favour of other threads.
 const LONG: Span = Span::from_millis(600);
 /// Default length of a turn of a quick run.
 const QUICK: Span = Span::from_millis(200);
@@ -83,7 +83,8 @@ impl Live {
         Ok(MeasuredCurve { curve: FigureCurve { name: "measured live (us)", points }, note })
     }
 
-    /// Figure 3: one way in one stream, the other way in one of four.
+    /// Figure 3: one stream in one direction, and four streams with a quarter of its rate each in
+    /// the other.
     pub(super) fn there_and_back(
         self,
         rates: &[f64],
@@ -98,7 +99,7 @@ impl Live {
         self.measure(&all, |delays| delays[0] + delays[1..].iter().sum::<f64>() / 4.0)
     }
 
-    /// Figure 4: one way, with two equal streams.
+    /// Figure 4: one direction, with two equal streams.
     pub(super) fn one_way(
         self,
         sizes: &[u32],

@@ -1,5 +1,5 @@
-//! The aggregation paper: packets in batches between a driver domain and its virtual machines,
-//! Figures 1-4, and streams that all differ.
+//! The paper on aggregation: packets in batches between a driver domain and its virtual machines
+//! (Figures 1 to 4), and streams that differ in all parameters.
 
 mod figures;
 mod live;
@@ -23,7 +23,7 @@ const ONE: &str = "half of the unit of the last digit: nothing is random";
 
 const MANY: &str = "a bound of ours; 1.5 of a 95 % interval, because some are compared at once";
 
-/// The label of the experiment with streams that all differ.
+/// The label of the experiment with streams that differ in all parameters.
 const UNEQUAL: &str = "Unequal streams";
 
 const WORK: Work = Work {

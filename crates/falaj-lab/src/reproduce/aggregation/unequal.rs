@@ -1,5 +1,5 @@
-//! Streams of which each has another rate, size of batches and service, as the paper's notation
-//! allows and none of its figures shows.
+//! Streams that differ in rate, batch size and service. The paper's notation allows such streams,
+//! but none of its figures shows them.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use anyhow::{Context, Result};
@@ -7,11 +7,11 @@ use falaj_engine::chance::Chance;
 use falaj_queueing::{Ask, Effort, Line, Policy, Service, Shape, Stream, Superposed};
 use falaj_traffic::interval::Estimate;
 
-/// Packets per second of each stream, in the ratio of the load.
+/// Packets per second of each stream, before they are scaled to a load.
 const RATES: [f64; 5] = [100e3, 90e3, 60e3, 80e3, 30e3];
-/// Packets in a batch: few enough for matrices of 144 phases.
+/// Packets in a batch of each stream: so few that matrices have only 144 phases.
 const SIZES: [usize; 5] = [2, 3, 2, 4, 3];
-/// Mean services of batches, where they are unequal.
+/// Mean service times of the streams' batches, in seconds, for the case of unequal services.
 const SERVICES: [f64; 5] = [4e-6, 5e-6, 3e-6, 7e-6, 6e-6];
 const LOADS: [f64; 7] = [0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 const ASK: Ask = Ask { batches: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 };
@@ -30,12 +30,12 @@ fn streams(services: Option<[f64; 5]>) -> Vec<Stream> {
     (0..5).map(stream).collect()
 }
 
-/// Mean delay of each stream's packets, simulated packet by packet: it shares no code with
-/// [`Line::simulate`], where batches are drawn as a whole.
+/// Mean delay of each stream's packets, simulated packet by packet. The simulation shares no code
+/// with [`Line::simulate`], which draws batches as a whole.
 fn packet_by_packet() -> [f64; 5] {
     let chance = Chance::new(ASK.seed, 4, 0);
     let mut drawn = 0;
-    // A number between 0 and 1.
+    // A random number between 0 and 1.
     let mut uniform = || {
         drawn += 1;
         ((chance.draw(drawn) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
@@ -63,7 +63,7 @@ fn packet_by_packet() -> [f64; 5] {
     std::array::from_fn(|n| sums[n] / f64::from(counts[n]))
 }
 
-/// Distance of a value from an estimate, in units of the estimate's interval.
+/// Distance of a value from an estimate, in units of the width of the estimate's interval.
 fn distance(value: f64, estimate: Estimate) -> f64 {
     (value - estimate.mean).abs() / estimate.half_width.unwrap_or(0.0)
 }

@@ -1,28 +1,28 @@
-//! The statements of a paper, and our values.
+//! The statements of a paper, and falaj's values for them.
 
 use super::super::verdict::{Allowed, JudgedRow, Statement};
 use super::{PaperFigure, Work};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// Figure or table (`Figure 3`), statement, the values that agree with it, unit, source of the
-/// tolerance.
+/// A statement of a paper: figure or table (`Figure 3`), statement, the values that agree with it,
+/// unit, source of the tolerance.
 pub(crate) type PublishedStatement =
     (&'static str, &'static str, Allowed, &'static str, &'static str);
 
-/// An entry of the closed list of statements that are known to differ, or not to be judged.
+/// An entry of the closed list of statements that are known to differ, or are not judged.
 #[derive(Deserialize)]
 struct KnownDeviation {
     label: String,
     statement: String,
     why: String,
-    /// The arguments of an experiment that shows the reason; otherwise the figure's own.
+    /// The arguments of an experiment that shows the reason; `None`: those of the figure itself.
     experiment: Option<String>,
 }
 
 impl KnownDeviation {
-    /// Returns true if the entry is for this statement; one that ends with `*` is for all that
-    /// begin so.
+    /// Returns true if the entry is for this statement. An entry that ends with `*` is for all
+    /// statements that begin with the text before it.
     fn is_for(&self, label: &str, statement: &str) -> bool {
         let stated = match self.statement.strip_suffix('*') {
             Some(begin) => statement.starts_with(begin),
@@ -32,7 +32,7 @@ impl KnownDeviation {
     }
 }
 
-/// The statements of these figures.
+/// Judges the statements about these figures.
 pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedRow>> {
     let known: Vec<KnownDeviation> =
         serde_json::from_str(work.known).context("the list of known deviations")?;

@@ -5,13 +5,14 @@ use anyhow::{Context, Result};
 use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 use falaj_pictures::palette::SEVERAL;
 
-/// Width and height of a figure with one panel.
+/// Width and height of a figure with one panel, in units of the SVG.
 const SIZE: (u32, u32) = (760, 440);
-/// Width and height of a panel, if there are several.
+/// Width and height of each panel, if a figure has several.
 const PANEL: (u32, u32) = (760, 280);
-/// Width of a bar.
+/// Width of a bar, in units of the SVG.
 const BAR: u32 = 18;
-/// Distance between two bars of one number, as a fraction of the distance between whole numbers.
+/// Distance between two bars at one whole number of the x axis, as a fraction of the distance
+/// between whole numbers.
 const BESIDE: f64 = 0.16;
 
 pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
@@ -38,7 +39,7 @@ fn sheet(figure: &PaperFigure) -> Sheet {
     Sheet { panel, columns: 1, charts }
 }
 
-/// The name of a curve and its unit, from `mean delay (us)`.
+/// Splits the name of a curve, such as `mean delay (us)`, into name and unit.
 fn split_unit(name: &str) -> Option<(&str, &str)> {
     let (name, unit) = name.strip_suffix(')')?.rsplit_once(" (")?;
     Some((name, unit))
@@ -48,8 +49,8 @@ fn without_unit(name: &str) -> &str {
     split_unit(name).map_or(name, |(name, _)| name)
 }
 
-/// The numbers of the curves, which determine color and stroke: each has its own in all panels, and
-/// curves that differ in their unit alone have the same one.
+/// The number of each curve, which determines its color and stroke. A curve keeps its number in all
+/// panels, and curves that differ only in their unit have the same number.
 fn numbers(figure: &PaperFigure) -> Vec<usize> {
     let mut names: Vec<&str> = Vec::new();
     let number = |curve: &FigureCurve| {
@@ -63,8 +64,8 @@ fn numbers(figure: &PaperFigure) -> Vec<usize> {
     figure.curves.iter().map(number).collect()
 }
 
-/// The curves of one unit. The first panel has the published values without a curve of ours, and
-/// the published places.
+/// Makes the panel of one unit. The first panel also has the published values that belong to no
+/// curve of falaj, and the published places of the x axis.
 fn chart(
     figure: &PaperFigure,
     unit: &str,
@@ -108,14 +109,14 @@ fn chart(
     };
     let floor = y.from;
     let each = figure.axes == Axes::Each;
-    // Bars of several curves stand beside each other.
+    // Bars of several curves stand side by side.
     let aside = |n: usize| {
         let place = curves.iter().position(|(number, _)| *number == n).unwrap_or(0);
         if each { BESIDE * (place as f64 - (curves.len() as f64 - 1.0) / 2.0) } else { 0.0 }
     };
     let line = |&(n, curve): &(usize, &FigureCurve)| {
         let name = without_unit(curve.name);
-        // Each bar is a vertical line; a NaN ends it.
+        // Each bar is a vertical line; a NaN ends the line.
         let bars = |p: &super::CurvePoint| {
             let x = p.x + aside(n);
             [(x, floor), (x, p.y), (x, f64::NAN)]
@@ -168,7 +169,7 @@ fn across(figure: &PaperFigure) -> Axis {
 }
 
 /// Returns true if half of these values, sorted and above zero, are in the first tenth of a linear
-/// axis, and a logarithmic one would have two labels.
+/// axis, and a logarithmic axis would have at least two labels.
 fn crowds_on_the_left(all: &[f64]) -> bool {
     let (Some(&first), Some(&last)) = (all.first(), all.last()) else { return false };
     first > 0.0
@@ -177,7 +178,7 @@ fn crowds_on_the_left(all: &[f64]) -> bool {
 }
 
 /// Returns true if the largest values of two curves, both above zero everywhere, differ by more
-/// than a factor of twenty: over an even axis the smaller one would be a flat line.
+/// than a factor of twenty: on a linear axis the smaller curve would look flat.
 fn differ_in_magnitude(curves: &[(usize, &FigureCurve)]) -> bool {
     let largest =
         |(_, curve): &(usize, &FigureCurve)| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);
@@ -222,7 +223,7 @@ mod tests {
         assert!(!words.iter().any(|word| word.contains(".5")), "{words:?}");
     }
 
-    /// Curves of different units have an axis each; a logarithmic axis keeps small values visible.
+    /// Curves of different units have separate axes; a logarithmic axis keeps small values visible.
     #[test]
     fn each_unit_has_a_panel() {
         let curve = |name, y: f64| {
@@ -318,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Published values have the color of the curve beside which they stand, are in its panel, and
-    /// are within the axes.
+    /// Published values have the color of the curve that they are compared with. They are in its
+    /// panel, and within the axes.
     #[test]
     fn published_values_stand_beside_ours() {
         let ours = [(0.0, 1.0), (10.0, 2.0)];
@@ -344,11 +345,11 @@ mod tests {
         assert_eq!((loss.x.to, delay.x.to), (20.0, 20.0));
         assert!(delay.y.to > 5.0 && loss.y.to < 5.0);
         assert_eq!((loss.places.len(), delay.places.len()), (1, 0));
-        // A diamond is two polygons: those of the figure, and those of the legend.
+        // A diamond is two polygons. The figure has two diamonds, and so has the legend.
         assert_eq!(svg(&figure).unwrap().matches("<polygon").count(), 2 * (2 + 2));
     }
 
-    /// A quantity in two panels has one color and one entry of the legend.
+    /// A quantity in two panels has one color and one entry in the legend.
     #[test]
     fn curves_of_one_name_have_one_number() {
         let curves = ["drr (ns, empty)", "qfq (ns, empty)", "drr (ns, filled)"];
@@ -372,7 +373,7 @@ mod tests {
         assert!(!decades(&[1.0, 2.0, 4.0, 8.0, 30.0]) && !decades(&[10.0, 40.0, 60.0, 80.0]));
     }
 
-    /// The figure of the lag of flows: each name is also beside its line, and lies on none.
+    /// The figure of the lag of flows: each name is also beside its line, and covers no line.
     #[test]
     fn names_are_beside_lines_and_on_none() {
         let mixes = |values: [f64; 9]| (1..).map(f64::from).zip(values).collect::<Vec<_>>();
@@ -430,7 +431,7 @@ mod tests {
             if !names.contains(&word) || at("y") < 120.0 {
                 continue;
             }
-            // Letters are six units wide or less, and as high as ten.
+            // Letters are at most six units wide and ten units high.
             let (left, middle) = (at("x"), at("y"));
             let right = left + 6.0 * word.len() as f64;
             for step in 0..=100 {

@@ -1,5 +1,5 @@
-//! Papers whose figures and tables are curves: their statements beside our values, printed, as JSON
-//! and as a page.
+//! Papers whose figures and tables are curves. Their statements are compared with falaj's values,
+//! and the results are printed, or written as JSON and as a page.
 //!
 //! | module | content |
 //! |---|---|
@@ -23,14 +23,14 @@ use std::process::ExitCode;
 
 /// A paper.
 pub(super) struct Work {
-    /// Its name in `falaj reproduce`, which is also that of its files.
+    /// The paper's name in `falaj reproduce`, which is also the name of its files.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) source: &'static str,
     /// The assumptions for all results.
     pub(super) setting: &'static str,
     pub(super) published: &'static [PublishedStatement],
-    /// The source of random numbers, and what depends on which seed.
+    /// The source of random numbers, and the results that depend on each seed.
     pub(super) seeds: &'static str,
     /// The arguments of `falaj reproduce NAME` that make the figure or table of this name.
     pub(super) experiment: fn(&str) -> String,
@@ -53,9 +53,9 @@ pub(super) struct PaperFigure {
     pub(super) curves: Vec<FigureCurve>,
     pub(super) published: Published,
     pub(super) notes: Vec<String>,
-    /// Our values, each with the statement of the paper that it is compared with.
+    /// Falaj's values, each with the statement of the paper that it is compared with.
     pub(super) found: Vec<(&'static str, f64)>,
-    /// Cells of a table, or what else the figure itself compares.
+    /// Cells of a table, or other values that the figure itself compares.
     #[serde(skip)]
     pub(super) cells: Vec<FigureCell>,
 }
@@ -70,7 +70,7 @@ pub(super) struct FigureCell {
     pub(super) ours: f64,
 }
 
-/// The number of a figure as `--figure` takes it: 4 of `Figure 4a ours`.
+/// The number of a figure as `--figure` takes it, for example 4 for `Figure 4a ours`.
 pub(super) fn figure_number(label: &str) -> &str {
     let number = label.split(' ').nth(1).unwrap_or_default();
     number.trim_end_matches(char::is_alphabetic)
@@ -80,11 +80,11 @@ pub(super) fn figure_number(label: &str) -> &str {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Axes {
     Plain,
-    /// A bar for each whole number, and nothing between.
+    /// A bar for each whole number of the x axis, and nothing between these numbers.
     Each,
     /// The vertical axis is logarithmic with base 10.
     Decades,
-    /// The vertical axis is logarithmic with base 10; the horizontal one has numbered kinds, each
+    /// The vertical axis is logarithmic with base 10; the horizontal axis has numbered kinds, each
     /// with a mark.
     DecadesOfKinds,
     /// Both axes are logarithmic with base 2.
@@ -110,22 +110,22 @@ pub(super) struct CurvePoint {
 #[derive(Default, Serialize)]
 pub(super) struct Published {
     pub(super) curves: Vec<PublishedCurve>,
-    /// Values of x, with the words for what happens there.
+    /// Values of x, each with a text that says what happens there.
     pub(super) places: Vec<(f64, &'static str)>,
 }
 
-/// Published values, beside one of our curves.
+/// Published values, beside one of falaj's curves.
 #[derive(Serialize)]
 pub(super) struct PublishedCurve {
     pub(super) name: &'static str,
-    /// The name of our curve for the same quantity. Without one, the values stand alone.
+    /// The name of falaj's curve for the same quantity; `None`: the values stand alone.
     pub(super) beside: Option<&'static str>,
     /// The values as (x, y).
     pub(super) points: Vec<(f64, f64)>,
 }
 
 impl Published {
-    /// Values beside one of our curves.
+    /// Published values beside one of falaj's curves.
     pub(super) fn beside(
         curve: &'static str,
         name: &'static str,
@@ -146,7 +146,7 @@ impl Published {
         self
     }
 
-    /// Adds a value of x, with the words for what happens there.
+    /// Adds a value of x, with a text that says what happens there.
     pub(super) fn at(mut self, x: f64, words: &'static str) -> Published {
         self.places.push((x, words));
         self
@@ -167,7 +167,7 @@ impl PaperFigure {
         Ok(self)
     }
 
-    /// The name of its files, and of its part of the page.
+    /// The name of the figure's files, and of its part of the page.
     fn file(&self) -> String {
         anchor(&self.label)
     }
@@ -282,7 +282,8 @@ impl Work {
     }
 }
 
-/// The points of a figure as rows: a value of x, and the value of each curve there, ours first.
+/// The points of a figure as rows: a value of x, and the value of each curve there, falaj's curves
+/// first.
 fn rows(figure: &PaperFigure) -> Vec<Vec<String>> {
     let mut columns: Vec<Vec<CurvePoint>> =
         figure.curves.iter().map(|curve| curve.points.clone()).collect();

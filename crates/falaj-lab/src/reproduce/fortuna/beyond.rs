@@ -1,6 +1,6 @@
-//! Beyond the paper: its rows with idle time lent, with tails carried over, and with both; then
-//! with the first link divided into a small part and the rest, by one queue and by DRR. No maximum
-//! may exceed its bound.
+//! Beyond the paper: its rows with idle time lent, with tails carried over, and with both. Then its
+//! rows with the first link divided into a small part and the rest; the parts share one queue, or
+//! DRR serves them. No maximum delay may exceed its bound.
 
 use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
 use super::tables::PublishedRow;
@@ -22,12 +22,13 @@ pub(super) const SERVERS: [LinkServer; 4] = [
 pub(super) const DIVIDED: [LinkServer; 2] =
     [LinkServer::Divided { drr: false }, LinkServer::Divided { drr: true }];
 
-/// The results of a link of a row, or a part of it, under one server: Mbit/s and us.
+/// The results of a link of a row, or of a part of this link, under one server: rates in Mbit/s,
+/// delays in us.
 #[derive(Serialize)]
 pub(super) struct VariantResult {
     pub(super) row: usize,
     pub(super) types: String,
-    /// The link, as in `2`; the parts of the first are `1/small` and `1/rest`.
+    /// The link's number, such as `2`; the parts of the first link are `1/small` and `1/rest`.
     pub(super) link: String,
     pub(super) input: u64,
     pub(super) server: String,
@@ -43,7 +44,7 @@ impl VariantResult {
     }
 }
 
-/// All results of both tables; if it was stopped, those of the completed rows.
+/// All results of both tables; if the run was stopped, the results of the completed rows.
 pub(super) fn outcomes(
     published: &PublishedRow,
     effort: SimulationEffort,
@@ -102,7 +103,7 @@ fn under(
     Ok(outcomes)
 }
 
-/// The maxima as rows: each has a bound, and nothing is published.
+/// The maximum delays as rows: each has a bound and no published value.
 pub(super) fn rows(outcomes: &[Vec<VariantResult>; 2]) -> Vec<JudgedRow> {
     let row = |o: &VariantResult| {
         let statement = Statement {
@@ -118,7 +119,7 @@ pub(super) fn rows(outcomes: &[Vec<VariantResult>; 2]) -> Vec<JudgedRow> {
     outcomes.iter().flatten().map(row).collect()
 }
 
-/// A cell such as `476.2; 12.3; 190 <= 202`.
+/// A cell with rate, mean delay, and maximum delay with its bound: `476.2; 12.3; 190 <= 202`.
 pub(super) fn show(o: &VariantResult) -> String {
     let bound = o.bound.map_or(text::DASH.into(), |b| format!("{b:.0}"));
     let relation = if o.keeps_its_bound() { "<=" } else { ">" };

@@ -1,7 +1,7 @@
 //! The statements of the figures, and of Section II.B, as claims that a run can fail.
 //!
-//! The paper has words and curves without values. We chose the thresholds by the values of an
-//! independent model of the same servers.
+//! The paper has only words, and curves without numbers. We chose the thresholds by the values of
+//! an independent model of the same servers.
 
 use super::figures::{A, B, DRR, LoadSweep};
 use super::live::{LiveResult, Load, Paced};
@@ -10,7 +10,7 @@ use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use LinkServer::{PacketWise, PacketWiseSkip, PhaseWise};
 use falaj_sched::units::time::Span;
 
-/// The source of limits on words.
+/// The source of the limits for statements in words.
 const WORDS: &str = "words of the paper; the limit is ours, chosen by an independent model's value";
 const BOUND: &str = "ours: the bound, not a comparison";
 
@@ -332,7 +332,8 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<JudgedRow> {
         let text = "a device is handed packets ahead of time: packets of all loads that the link sent and that did not arrive";
         claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), most(0.0).bound(), None);
     }
-    // Without idle time kept free, a full device needs attention twice in a millisecond.
+    // If tails are skipped, no idle time is kept free, and a full device needs attention twice in a
+    // millisecond.
     let skips = |o: &&LiveResult| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
     for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
         let text = format!(
@@ -344,7 +345,8 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<JudgedRow> {
     claims
 }
 
-/// With shorter phases, most waits are too short for a sleep.
+/// Shortest phase for which wake-ups are judged: in shorter phases, most waits are too short for a
+/// sleep.
 const LONG: Span = Span::from_micros(300);
 
 /// The reason for a smaller saving under load.

@@ -169,7 +169,7 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
             curve.iter().map(at).map(|(x, (_, y, _))| (x, y)),
             style.stroke_width(2),
         ))?;
-        // A bar that its mark would cover is left out.
+        // An error bar that its mark would cover is left out.
         let seen = |(_, (low, _, high)): &(f64, (f64, f64, f64))| high - low > top * 0.01;
         let bar = |(x, (low, _, high)): (f64, (f64, f64, f64))| {
             PathElement::new([(x, low.max(0.0)), (x, high)], style.stroke_width(1))

@@ -1,5 +1,6 @@
-//! Figures 5-13: an increasing load is offered to link 1, of type B, beside link 2, of type A, at
-//! 50 Mbit/s. The servers and the quantity of each figure, and the runs that all figures share.
+//! Figures 5-13: an increasing load is offered to link 1, of type B, beside link 2, of type A, with
+//! a load of 50 Mbit/s. This module has the servers and the quantity of each figure, and the runs
+//! that all figures share.
 
 use super::runs::{LinkServer, Ours, ProgressWatch, SimulationEffort, VirtualLink, run};
 use anyhow::Result;
@@ -13,7 +14,7 @@ pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 10.0, se
 
 const STEP: u64 = 30;
 const OF_A: u64 = 50;
-/// Index of link 1, whose load increases, and of link 2.
+/// Index of link 1 (type B), whose load increases, and of link 2 (type A).
 pub(super) const B: usize = 0;
 pub(super) const A: usize = 1;
 

@@ -31,17 +31,17 @@ use serde::Serialize;
 /// The offered load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(in crate::reproduce) enum Load {
-    /// No packets; links of types A and B.
+    /// No packets, on links of types A and B.
     Idle,
     /// 250 packets a second on each link; links of types A and B.
     Light,
-    /// The tables' row 7: AB, a tenth of the line each.
+    /// Row 7 of the tables: types A and B, each with a tenth of the line.
     Row7,
-    /// The tables' row 4: BA, 0.8 and 0.2 of the line.
+    /// Row 4 of the tables: types B and A, with 0.8 and 0.2 of the line.
     Row4,
-    /// More than the line carries: BB, 0.6 of it each.
+    /// More than the line carries: two links of type B, each with 0.6 of the line.
     Flood,
-    /// The tables' row 14: BAB, 0.7, 0.2 and 0.1 of the line.
+    /// Row 14 of the tables: types B, A and B, with 0.7, 0.2 and 0.1 of the line.
     Row14,
 }
 
@@ -87,7 +87,7 @@ pub(in crate::reproduce) enum Paced {
 }
 
 impl Paced {
-    /// The value in the link's table.
+    /// The value of the link's key `paced-by`.
     fn word(self) -> &'static str {
         match self {
             Paced::Falaj => "falaj",
@@ -128,7 +128,7 @@ pub(super) struct Tenant {
     end_to_end_p99_ns: Option<u64>,
 }
 
-/// Rate in bit/s and delays in nanoseconds.
+/// Number of packets, rate in bit/s, and quantiles of the delay in nanoseconds.
 #[derive(Serialize)]
 struct View {
     packets: u64,
@@ -153,8 +153,8 @@ pub(super) struct LiveResult {
     pub(super) server: String,
     paced_by: &'static str,
     over: &'static str,
-    /// The forwarding thread while the sources sent: sleeps that ended because of the timer, of a
-    /// packet, of room of the device, or of falaj's own progress display.
+    /// The forwarding thread while the sources sent: the time, and the sleeps that ended because of
+    /// the timer, a packet, room in the device, or falaj's own progress display.
     elapsed_ns: u64,
     woken_by_timer: u64,
     woken_by_packet: u64,
@@ -252,8 +252,8 @@ fn outcome(
     let scenario = file::parse_quietly(&text, "fortuna, live")?;
     let options = match paced {
         Paced::Falaj => Options::default(),
-        // No packet has to be delivered at an instant of its own, so the loop sleeps, like one that
-        // shares its processor.
+        // The device sends each packet at its instant, so the loop need not be punctual: it sleeps,
+        // like a loop that shares its processor.
         Paced::Device => Options { timer: Timer::Sleep, slack: SLACK, ..Options::default() },
     };
     // Live first: namespaces must be created while the process is single-threaded.

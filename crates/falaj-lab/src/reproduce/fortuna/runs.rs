@@ -34,8 +34,9 @@ pub(super) enum LinkServer {
         lend: bool,
         carry: bool,
     },
-    /// Packet-wise with the preset `clean`, with the first link divided: a tenth of its load is one
-    /// part, the rest another; by one queue, or by DRR.
+    /// Packet-wise with the preset `clean`, with the first link divided into two parts: one has a
+    /// tenth of the link's load, the other has the rest. The parts share one queue, or DRR serves
+    /// them.
     Divided {
         drr: bool,
     },
@@ -94,7 +95,7 @@ pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
 /// A virtual link: its type, and the load offered to it in Mbit/s.
 pub(super) type VirtualLink = (char, u64);
 
-/// The line's rate and the phase of each link; loads are in Mbit/s regardless of it.
+/// The line's rate and the phase of each link; loads are in Mbit/s at any scale.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     pub(super) rate: &'static str,
@@ -175,8 +176,8 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Returns true if the link loses packets. Then the paper's run has no sampling error;
-    /// otherwise its load differs from the nominal one by sampling.
+    /// Returns true if the link loses packets. In this case the paper's output rate has no sampling
+    /// error; otherwise the load of the paper's run differs from the nominal load by sampling.
     pub(super) fn saturated(&self) -> bool {
         self.out.mean < 0.995 * self.offered
     }
@@ -191,7 +192,7 @@ pub(super) struct ProgressWatch<'a> {
 }
 
 /// Runs a scenario; returns the results of its links, or of their parts, with `None` for those
-/// without load. Empty if it was stopped.
+/// without load. The result is empty if the run was stopped.
 pub(super) fn run(
     links: &[VirtualLink],
     server: LinkServer,
@@ -201,7 +202,8 @@ pub(super) fn run(
     let scenario =
         file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
-    // The bar counts runs; the simulated time of each run adds up to one step.
+    // The bar counts runs: whenever the simulated times of all runs add up to the length of another
+    // run, it advances.
     let simulated = AtomicU64::new(0);
     let gone = |span: Span| {
         let before = simulated.fetch_add(span.0, Ordering::Relaxed);

@@ -2,9 +2,9 @@
 //! packets of 500 B, phases of 30 us, queues of 20 packets, Poisson arrivals, 30 s; here with eight
 //! fixed seeds.
 //!
-//! Table I is the packet-wise server, II the same with the tail skipped. III and IV are I and II
-//! minus the phase-wise server of an earlier paper, whose own table is therefore I - III, and also
-//! II - IV.
+//! Table I has the packet-wise server, Table II the same server with the tail skipped. Tables III
+//! and IV are the differences of I and II from the phase-wise server of an earlier paper. The own
+//! table of the phase-wise server is therefore I - III, and also II - IV.
 
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
@@ -157,7 +157,7 @@ fn cells_of(
             row: JudgedRow::judge(statement, allowed, ours, None),
         });
     };
-    // Without a bound, nothing keeps it.
+    // Without a bound, the comparison with NaN fails.
     let bound = |ours: &Ours| ours.bound.unwrap_or(f64::NAN);
 
     for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
@@ -205,8 +205,8 @@ fn cells_of(
     }
 }
 
-/// Gives the cells of the closed list their reasons. A listed cell that comes out right is an
-/// error. Unless `whole`, listed cells may be missing.
+/// Gives the cells of the closed list their reasons. A listed cell that agrees with the paper is an
+/// error. Listed cells may be missing unless `whole` is true.
 fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
     let known: Vec<KnownMisprint> =
         serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
@@ -237,7 +237,8 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs all rows and judges all cells; returns those of the completed rows if it was stopped.
+/// Runs all rows and judges all cells. If the run was stopped, returns the cells of the completed
+/// rows.
 pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<TableCell>> {
     let bar =
         progress::long_bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
@@ -321,13 +322,13 @@ pub(super) fn print(cells: &[TableCell]) {
     }
 }
 
-/// A cell as text: `476.2 / 476.18 (± 0.48)`.
+/// A cell as text, with published value, falaj's value and tolerance: `476.2 / 476.18 (± 0.48)`.
 fn show_cell(row: &JudgedRow) -> String {
     let [published, ours, tolerance] = values(row);
     format!("{published} / {ours} ({tolerance})")
 }
 
-/// The published value, ours, and the tolerance, without units.
+/// The published value, falaj's value, and the tolerance, without units.
 pub(super) fn values(row: &JudgedRow) -> [String; 3] {
     let digits = if row.unit == "us" { 1 } else { 2 };
     let ours = row.ours.map_or(text::DASH.into(), |ours| format!("{ours:.digits$}"));

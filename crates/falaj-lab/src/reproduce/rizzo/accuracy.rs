@@ -14,12 +14,12 @@ fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// Instants at all phases of the ticks of any timer here.
+/// Arrival times that fall at all phases of the ticks of any of these timers.
 fn anywhere(number: u64) -> impl Iterator<Item = Time> {
     (1..=number).map(|n| Time(n * 20_000_000 + n * 7_919 % 1_000_003))
 }
 
-/// Arrival times at the far end of a link whose table ends with `link`.
+/// Arrival times at the far end of a link whose keys end with the text `link`.
 fn dues(link: &str, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     let network = network(&format!("[link.l]\nrate = \"10mbit\"\ndelay = \"10ms\"\n{link}"))?;
     let sent = send(&network, arrivals)?;
@@ -62,7 +62,8 @@ pub(super) fn timer() -> Result<PaperFigure> {
             FigureCurve { name: "mean", points: mean },
             FigureCurve { name: "most", points: most },
         ],
-        // A tick of 1 ms, and the 50,000 ticks a second to which it may be pushed.
+        // The talk's tick of 1 ms, and the rate of 50,000 ticks a second to which the timer may be
+        // raised.
         published: Published::beside("most", "most, published", [(20.0, 20.0), (1_000.0, 1_000.0)]),
         notes: vec![
             "A timer that ticks is a link with slots of that length; falaj's own has instants in \
@@ -74,7 +75,7 @@ pub(super) fn timer() -> Result<PaperFigure> {
     })
 }
 
-/// The transmission time of a packet on the card.
+/// The transmission time of a packet on the card, in microseconds.
 fn airtime(gbit: f64) -> f64 {
     f64::from(PACKET) * 8.0 / gbit / 1e3
 }

@@ -8,11 +8,11 @@ use super::published::{COSTS, FLOWS, MIXED, PublishedCost, TALK};
 use crate::bench::sched::{Costs, costs};
 use anyhow::{Context, Result};
 
-/// Our names, and dummynet's in the same order, after `none`.
+/// The disciplines that are measured, and the names of the curves in the same order, after `none`.
 const KINDS: [&str; 6] = ["fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
 const NAMES: [&str; 7] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
 
-/// The costs among equal flows.
+/// The measured costs among equal flows.
 struct Equal(Costs);
 
 impl Equal {
@@ -143,7 +143,8 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
     let theirs = |kind: usize, filled: bool| {
         MIXED.iter().zip(1u32..).map(move |(mix, x)| (x.into(), mix[kind][usize::from(filled)]))
     };
-    // The names of the curves, with the panel in the place of a unit; those of what is published.
+    // The names of the curves, with the panel in the place of a unit; beside each the name of the
+    // published values.
     const EMPTY: [[&str; 2]; 3] = [
         ["drr (ns, nearly empty)", "drr, published (ns, nearly empty)"],
         ["qfq (ns, nearly empty)", "qfq, published (ns, nearly empty)"],

@@ -107,7 +107,7 @@ pub(super) fn weights() -> Result<PaperFigure> {
     let [mut mine, mut by_hand, mut others] = [const { Vec::new() }; 3];
     let (mut share, mut spread) = (0.0, 0.0);
     for n in [1u32, 5, 10, 20, 40] {
-        // Each host alone would fill the link, and continues to do so.
+        // The packets of each host alone would fill the link, during the whole run.
         let mut arrivals: Vec<Arrival> = (1..=n + 1)
             .flat_map(|host| {
                 train(4 * 900, 900, Time(u64::from(host))).map(move |at| datagram_to(host, at))
@@ -184,7 +184,7 @@ pub(super) fn reordering() -> Result<PaperFigure> {
             overtaken += u32::from(first < due);
             first = first.min(due);
         }
-        // The number of later packets that would overtake it on the short path.
+        // The number of later packets that could overtake this packet on the short path.
         let rivals = (LONGER - 1) / gap;
         ours.push(point(gap as f64, 100.0 * f64::from(overtaken) / f64::from(PACKETS)));
         by_hand.push(point(gap as f64, 100.0 * CHANCE * (1.0 - CHANCE.powi(rivals as i32))));
@@ -259,7 +259,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
         .collect();
     extra.sort_by(f64::total_cmp);
     let lost = 1.0 - extra.len() as f64 / f64::from(PACKETS);
-    // The lost packets had the longest times, so those that arrived are the shortest.
+    // The lost packets had the longest times, so the packets that arrived have the shortest.
     let at = |share: f64| extra[((share * f64::from(PACKETS)) as usize).min(extra.len() - 1)];
     let drawn = |share: f64| {
         let step =

@@ -8,7 +8,7 @@ pub(super) const SEGMENT: f64 = 1_500.0;
 /// Numbers of equal flows.
 pub(super) const FLOWS: [u32; 12] = [1, 2, 4, 8, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 32_768];
 
-/// Nanoseconds per packet, nearly empty, and filled and drained.
+/// Nanoseconds per packet, when nearly empty, and when filled and drained.
 pub(super) struct PublishedCost {
     pub(super) name: &'static str,
     pub(super) empty: [Option<f64>; 12],
@@ -25,8 +25,8 @@ const fn all(of: [f64; 12]) -> [Option<f64>; 12] {
     out
 }
 
-/// Values without that for the most flows: there dummynet's WF2Q+ grows an array by sixteen entries
-/// at a time, and its time is mainly that of doing so.
+/// Values without one for the largest number of flows: there dummynet's WF2Q+ spends most of its
+/// time on growing an array by sixteen entries at a time.
 const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     let mut out = [None; 12];
     let mut n = 0;
@@ -70,13 +70,13 @@ pub(super) const COSTS: [PublishedCost; 6] = [
     },
 ];
 
-/// The talk's own costs, on a desktop of 2010, of none, DRR and QFQ in nanoseconds per packet, at
-/// the number of flows up to which they are flat. Those of DRR and QFQ are 55 and 110 ns beyond
-/// that of none.
+/// The talk's own costs, on a desktop of 2010, as (flows, nanoseconds per packet): none, DRR and
+/// QFQ. The costs are constant up to this number of flows. DRR costs 55 ns more than none, and QFQ
+/// 110 ns more.
 pub(super) const TALK: [(f64, f64); 3] = [(256.0, 60.0), (256.0, 115.0), (256.0, 170.0)];
 
-/// By mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+, each nearly empty, and
-/// filled and drained.
+/// Nanoseconds per packet by mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+,
+/// each nearly empty, and filled and drained.
 pub(super) const MIXED: [[[f64; 2]; 3]; 9] = [
     [[11.3, 12.9], [16.8, 26.4], [19.4, 18.8]],
     [[12.2, 12.0], [18.5, 18.8], [28.3, 29.7]],
@@ -95,7 +95,7 @@ pub(super) struct PublishedService {
     /// RR, for mixes whose queues are longer than the amount that a flow sends at once.
     pub(super) rr: Option<f64>,
     pub(super) shipped: f64,
-    /// QFQ with virtual time by the actual sum of weights.
+    /// QFQ whose virtual time advances by the actual sum of weights.
     pub(super) true_sum: f64,
     pub(super) wf2q: f64,
 }

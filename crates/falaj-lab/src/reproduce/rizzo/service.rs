@@ -8,7 +8,7 @@ use anyhow::Result;
 
 /// Number of arrival sequences tried to break a bound.
 const EFFORT: u64 = 5_000;
-/// Flows that are few enough for a search.
+/// A set of flows that is small enough for a search.
 const FEW: &str = "4:1500,1:1500:3";
 
 /// Figure 9.

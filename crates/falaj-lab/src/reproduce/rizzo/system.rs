@@ -1,4 +1,5 @@
-//! The third factor of the talk, on real packets: other load of the operating system.
+//! The third limit of accuracy in the talk, measured with real packets: other load of the operating
+//! system.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::super::disk;
@@ -61,8 +62,8 @@ impl SystemLoad {
 
 const DELAY: Span = Span::from_millis(10);
 
-/// Sends a thousand packets a second over an otherwise idle link; returns the flow, and the path of
-/// the packets.
+/// Sends a thousand packets a second over an otherwise idle link; returns the measured flow, and
+/// the path of the packets.
 fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)> {
     let text = format!(
         "[link.l]\nrate = \"1gbit\"\ndelay = \"{DELAY}\"\n[link.l.flow.all]\nmatch = \"any\"\nqueue = \"100p\"\n\

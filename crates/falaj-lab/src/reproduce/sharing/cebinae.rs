@@ -31,8 +31,9 @@ pub(in crate::reproduce) const CEBINAE: SharingPaper = SharingPaper {
 
 /// Throughput and goodput in Mbit/s, and Jain's index.
 type PrintedResult = (f64, f64, f64);
-/// A row of the table: Mbit/s; packets in the queue and in the device's; control, number and round
-/// trip in ms of each group; results of FIFO, fair queueing and Cebinae.
+/// A row of the table: rate in Mbit/s; limits in packets of the queue and of the device's queue;
+/// congestion control, number and round-trip time in ms of each group; results of FIFO, fair
+/// queueing and Cebinae.
 type PrintedRow =
     (u64, u32, u32, Vec<(String, u32, f64)>, PrintedResult, PrintedResult, PrintedResult);
 
@@ -93,7 +94,7 @@ fn of_row(number: usize, row: &PrintedRow) -> [SharedCell; 3] {
     ]
 }
 
-/// The congestion control of ns-3, by its name in a scenario.
+/// The name in a scenario of a congestion control of ns-3; `None` if falaj has no model of it.
 fn congestion(control: &str) -> Option<&'static str> {
     match control {
         "NewReno" => Some("reno"),

@@ -14,9 +14,9 @@ use std::sync::atomic::AtomicBool;
 /// A cell of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SharedCell {
-    /// Its name, as `--only` accepts it.
+    /// The cell's name, as `--only` accepts it.
     pub(super) name: String,
-    /// The reason why it is not judged.
+    /// The reason why the cell is not judged.
     pub(super) why: Option<String>,
     /// The link's rate, in Mbit/s.
     pub(super) rate: u64,
@@ -24,7 +24,7 @@ pub(super) struct SharedCell {
     pub(super) frame: u32,
     /// The link's scheduler, as in a scenario.
     pub(super) scheduler: String,
-    /// The queue of each flow, as in a scenario; without one, the scheduler's own.
+    /// The queue of each flow, as in a scenario; `None`: the scheduler's own queue.
     pub(super) queue: Option<String>,
     /// True if all connections are one flow, whose queue and policy they share.
     pub(super) is_one_flow: bool,
@@ -40,11 +40,11 @@ pub(super) struct ConnectionGroup {
     pub(super) number: u32,
     /// The round trip without queues, in ms.
     pub(super) round_trip: f64,
-    /// Its ECN bits: `no` or `ect0`.
+    /// ECN bits of the group's packets: `no` or `ect0`.
     pub(super) ecn: &'static str,
     /// The segments that are acknowledged: `each` or every `second` one.
     pub(super) acknowledge: &'static str,
-    /// Its receive window, as in a scenario.
+    /// Receive window of the group's connections, as in a scenario.
     pub(super) window: &'static str,
 }
 
@@ -54,17 +54,17 @@ pub(super) struct PublishedValue {
     pub(super) statement: String,
     pub(super) quantity: SharedQuantity,
     pub(super) value: f64,
-    /// Half a unit of its last printed digit.
+    /// Half a unit of the value's last printed digit.
     pub(super) rounded: f64,
 }
 
-/// A measured quantity; a number is that of a group.
+/// A measured quantity; the number in it is the index of a group.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SharedQuantity {
     /// Payload that a group delivers, in Mbit/s.
     Goodput(usize),
-    /// Payload that all deliver, in Mbit/s.
+    /// Payload that all connections deliver, in Mbit/s.
     AllGoodput,
     /// Whole frames that leave the link, in Mbit/s.
     Throughput,
@@ -92,8 +92,8 @@ impl SharedCell {
             self.name, self.rate, self.scheduler
         );
         let connections = self.connections();
-        // Each connection has a flow, so that its own packets are counted. The last flow takes the
-        // rest: each link has one that does.
+        // Each connection has a flow of its own, so that its packets are counted separately. The
+        // last flow takes all other packets, because each link needs such a flow.
         let last = connections.len() - 1;
         let only = self.is_one_flow.then_some("all");
         for (number, (name, _)) in connections.iter().enumerate() {
@@ -137,13 +137,13 @@ impl SharedCell {
             .collect()
     }
 
-    /// The places of a group's connections among all.
+    /// The indexes of a group's connections in the list of all connections.
     fn members(&self, group: usize) -> Range<usize> {
         let before: u32 = self.groups[..group].iter().map(|group| group.number).sum();
         before as usize..(before + self.groups[group].number) as usize
     }
 
-    /// Simulates the cell. Returns a value for each published one.
+    /// Simulates the cell. Returns a value for each published value.
     pub(super) fn simulate(
         &self,
         paper: &SharingPaper,
@@ -167,7 +167,7 @@ impl SharedCell {
         for (source, transfers) in &run.connections {
             bytes[*source] = transfers.bytes;
         }
-        // The model counts all of a frame but 54 bytes of headers.
+        // The model counts each frame, except 54 bytes of headers, as payload.
         let counted = paper.payload / f64::from(self.frame - 54);
         match quantity {
             SharedQuantity::Goodput(group) => {

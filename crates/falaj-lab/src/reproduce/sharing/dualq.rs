@@ -1,4 +1,5 @@
-//! Albisser's experiments on DualPI2: a connection with ECN beside one without, of two round trips.
+//! Albisser's experiments on DualPI2: a connection with ECN beside one without ECN, for
+//! combinations of two round-trip times.
 
 use super::cell::{ConnectionGroup, PublishedValue, SharedCell, SharedQuantity};
 use super::{CountedTime, SharingPaper};
@@ -27,9 +28,11 @@ pub(in crate::reproduce) const DUALQ: SharingPaper = SharingPaper {
     known: include_str!("../../../data/dualq-known.json"),
 };
 
-/// A connection: its control, round trip in ms, rate in bytes/s, and mean wait in ms.
+/// A connection: its congestion control, round-trip time in ms, rate in bytes/s, and mean wait in
+/// ms.
 type PrintedConnection = (String, u32, f64, f64);
-/// A mix: its queue, both connections, and the control of the second one even if it is absent.
+/// A mix: its queue, both connections, and the congestion control of the second one even if that
+/// connection is absent.
 type PrintedMix = (String, PrintedConnection, Option<PrintedConnection>, String);
 
 const PIE: &str =

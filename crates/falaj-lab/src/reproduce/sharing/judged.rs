@@ -1,14 +1,14 @@
-//! The rows of a table: each published value beside those of our runs.
+//! The rows of a table: each published value beside the values of falaj's runs.
 
 use super::cell::{SharedCell, SharedQuantity};
 use super::{KnownDifference, SharingPaper};
 use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use anyhow::{Context, Result};
 
-/// Student's t at 99 % to both sides, for the numbers of runs that are made.
+/// Two-sided 99 % quantiles of Student's t, for the possible numbers of runs.
 const T_995: [(usize, f64); 2] = [(4, 5.841), (8, 3.499)];
 
-/// The source of a tolerance that chance makes larger.
+/// The source of a tolerance that is larger because of chance.
 const BY_CHANCE: &str = "99 % of single runs of ours are within it, and half a digit";
 
 /// The tolerance without chance, and its source. Jain's index of rates in the ratio x changes with
@@ -80,8 +80,8 @@ impl KnownDifference {
     }
 }
 
-/// The mean of the runs, and the largest distance from it of 99 % of further runs. A published
-/// value is one run.
+/// The mean of the runs, and the distance from this mean within which 99 % of further runs are. A
+/// published value counts as one such run.
 fn predicted(runs: &[f64]) -> (f64, f64) {
     let n = runs.len() as f64;
     let mean = runs.iter().sum::<f64>() / n;
@@ -143,11 +143,11 @@ mod tests {
             rows.iter().map(|row| row.verdict).collect::<Vec<_>>()
         };
         use RowVerdict::{Differs, Reproduced};
-        // Published are 4.82, 4.47 and 0.999: 5 % are 0.241 and 0.2235.
+        // The published values are 4.82, 4.47 and 0.999; 5 % of the rates are 0.241 and 0.2235.
         let alike = [[5.05, 4.25, 0.99]; 4];
         assert_eq!(verdicts(alike), [Reproduced; 3]);
         assert_eq!(verdicts([[5.07, 4.24, 0.97]; 4]), [Differs; 3]);
-        // Runs that are 1 apart leave room for chance.
+        // Runs that differ by 1 allow a larger difference by chance.
         let apart = [-0.5, 0.5, -0.5, 0.5].map(|off| [5.07 + off, 4.24, 0.97]);
         assert_eq!(verdicts(apart), [Reproduced, Differs, Differs]);
     }

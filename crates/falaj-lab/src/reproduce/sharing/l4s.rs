@@ -32,8 +32,8 @@ pub(in crate::reproduce) const L4S: SharingPaper = SharingPaper {
     known: include_str!("../../../data/l4s-known.json"),
 };
 
-/// A row of the table: Mbit/s, queue; control, round trip in ms and delivery rate in Mbit/s of each
-/// connection; Jain's index.
+/// A row of the table: rate in Mbit/s, queue; congestion control, round-trip time in ms and
+/// delivery rate in Mbit/s of each connection; Jain's index.
 type PrintedRow = (u64, String, String, u32, f64, String, u32, f64, f64);
 
 fn cells() -> Result<Vec<SharedCell>> {

@@ -1,11 +1,11 @@
-//! Papers of recent years on connections of TCP that share a link: their tables beside the same
-//! links simulated.
+//! Recent papers on TCP connections that share a link: their tables beside simulations of the same
+//! links.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`cebinae`] | Yu, Sonchack and Liu 2022: many connections through FIFO and FQ-CoDel, in ns-3 |
 //! | [`cell`] | a cell of a table: the link, the connections, the published values; its simulation |
-//! | [`judged`] | the rows: published values beside those of our runs |
+//! | [`judged`] | the rows: published values beside the values of falaj's runs |
 //! | [`report`] | the rows printed, as JSON and as a page |
 //! | [`dualq`] | Albisser 2022: PIE and FQ-CoDel with ECN beside drops, on Linux |
 //! | [`l4s`] | Heist and Morton 2021: fairness by round trip, on Linux |
@@ -39,7 +39,7 @@ const SEED: u64 = 1;
 
 /// A paper with one table.
 pub(super) struct SharingPaper {
-    /// Its name in `falaj reproduce`, which is also that of its files.
+    /// The paper's name in `falaj reproduce`, which is also the name of its files.
     name: &'static str,
     title: &'static str,
     source: &'static str,
@@ -47,11 +47,11 @@ pub(super) struct SharingPaper {
     setting: &'static str,
     /// The cells with their published values, in the order of the table.
     cells: fn() -> Result<Vec<SharedCell>>,
-    /// Cells of `--quick`: those whose names begin with one of these.
+    /// Cells of `--quick`: the cells whose names begin with one of these texts.
     quick: &'static [&'static str],
     /// The time that each run counts.
     counted: CountedTime,
-    /// Bytes of each full segment that its goodput counts.
+    /// Bytes of each full segment that the paper's goodput counts.
     payload: f64,
     /// The closed list of reasons for differences, as JSON.
     known: &'static str,
@@ -62,19 +62,19 @@ pub(super) struct SharingPaper {
 struct CountedTime {
     from: Span,
     to: Span,
-    /// The time by which the paper divides what is counted.
+    /// The time by which the paper divides the counted bytes.
     divisor: Span,
 }
 
-/// The reason for differences of the cells whose names begin so.
+/// The reason for differences of the cells whose names begin with `cell`.
 #[derive(Deserialize)]
 struct KnownDifference {
     cell: String,
-    /// Beginnings of the statements; without any, all of the cell.
+    /// Beginnings of the statements concerned; empty: all statements of the cell.
     #[serde(default)]
     statements: Vec<String>,
     why: String,
-    /// The command that shows the reason; without one, the cell's own.
+    /// The command that shows the reason; `None`: the cell's own command.
     experiment: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn main(paper: &SharingPaper, args: &Args) -> Result<ExitCode> {
     if interrupted && results.iter().all(Vec::is_empty) {
         return Err(Interrupted("before the first cell was done").into());
     }
-    // A cell of which runs are missing is left out.
+    // A cell is left out if some of its runs are missing.
     let is_done = |cell: &SharedCell, runs_of: &Vec<Vec<f64>>| {
         cell.why.is_some() || runs_of.len() as u64 == runs
     };
@@ -161,7 +161,7 @@ fn results(
             done.extend(values.map(|values| (number, values)));
         })
     })?;
-    // By seed: the sums of floating-point numbers depend on their order.
+    // Sorted by seed, because a sum of floating-point numbers depends on their order.
     done.sort_by_key(|(number, _)| *number);
     let mut results = vec![Vec::new(); cells.len()];
     for (number, values) in done {

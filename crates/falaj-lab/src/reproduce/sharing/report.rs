@@ -43,7 +43,7 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Prints the rows and the count. Cells that are not judged have a few reasons in common: each is
+/// Prints the rows and the count. Cells that are not judged share a few reasons: each reason is
 /// printed once.
 fn print(rows: &[JudgedRow]) {
     let (others, judged): (Vec<JudgedRow>, Vec<JudgedRow>) =

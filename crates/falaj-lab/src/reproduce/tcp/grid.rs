@@ -8,7 +8,7 @@ use std::fmt;
 pub(super) const FRAME: u32 = 1514;
 /// Bytes of the frame of an acknowledgement with a timestamp.
 const ACK: u64 = 66;
-/// Random losses in a period, and the maximum number of segments that are counted for them.
+/// With random losses: number of losses in a period, and maximum number of counted segments.
 const LOSSES: f64 = 15.0;
 const MOST: f64 = 30_000.0;
 /// Number of parts into which the time with two connections is divided.
@@ -28,7 +28,7 @@ impl Congestion {
     pub(super) const ALL: [Congestion; 4] =
         [Congestion::Reno, Congestion::Cubic, Congestion::Dctcp, Congestion::Bbr];
 
-    /// Its name, in a scenario and in the kernel.
+    /// The name in a scenario and in the kernel.
     pub(super) fn name(self) -> &'static str {
         match self {
             Congestion::Reno => "reno",
@@ -59,7 +59,7 @@ impl Management {
         }
     }
 
-    /// The queueing delay that it targets; `None`: limited by the queue alone.
+    /// The target of the queueing delay; `None`: only the queue's limit bounds the delay.
     fn target(self) -> Option<Span> {
         match self {
             Management::Tail => None,
@@ -155,7 +155,7 @@ impl Cell {
         let (window, round) = (self.window(), self.round().0 as f64);
         let rounds = match self.congestion {
             Congestion::Reno => 0.5 * window,
-            // At first there is a mark in each round trip; without marks it is Reno.
+            // At first there is a mark in each round trip; without marks, DCTCP behaves as Reno.
             Congestion::Dctcp => 0.5 * window,
             Congestion::Bbr => 8.0,
             // As fast as Reno with a small window, cubic with a larger one.
@@ -168,7 +168,7 @@ impl Cell {
     pub(super) fn times(&self, periods: u64) -> Times {
         let rounds = self.round() * 40;
         let counted = if self.loss > 0.0 && self.congestion != Congestion::Bbr {
-            // Losses are random, so that many are needed.
+            // Losses are random, so that a sufficient number of them is needed.
             let segments = (LOSSES * periods as f64 / (self.loss / 100.0)).min(MOST);
             Span((segments / self.window() * self.round().0 as f64) as u64)
         } else {
@@ -205,7 +205,7 @@ impl Cell {
         self.congestion == Congestion::Dctcp
     }
 
-    /// The link as a scenario, for both sides.
+    /// The link as a scenario, for the kernel's side and for the simulation.
     pub(super) fn link(&self, seed: u64) -> String {
         let limit = self.limit();
         let ecn = if self.marks() { "yes" } else { "no" };
@@ -300,8 +300,8 @@ impl Size {
         }
     }
 
-    /// The cells of this grid, without duplicates: rates with round trips and tail drop at one
-    /// bandwidth-delay product; then, through one cell, the axes of queue, loss and queue
+    /// The cells of this grid, without duplicates. First come rates and round-trip times with tail
+    /// drop at one bandwidth-delay product, then variations of one cell in queue, loss and queue
     /// management.
     pub(super) fn cells(self) -> Vec<Cell> {
         use Congestion::{Cubic, Reno};
@@ -342,7 +342,8 @@ impl Size {
     }
 }
 
-/// A link with other queues, other losses, and other queue management, one change at a time.
+/// Variations of a link: other queues, other losses, and other queue management, one change at a
+/// time.
 fn axes(link: Cell, queues: &[f64], losses: &[f64]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for congestion in Congestion::ALL {
@@ -350,7 +351,7 @@ fn axes(link: Cell, queues: &[f64], losses: &[f64]) -> Vec<Cell> {
         cells.extend(queues.iter().map(|&queue| Cell { queue, ..of }));
         cells.extend(losses.iter().map(|&loss| Cell { loss, ..of }));
         for management in [Management::Codel, Management::FqCodel, Management::DualPi2] {
-            // With the queue of `link`, there would be nothing to manage.
+            // The queue of `link` is too short for a queue management to act.
             cells.push(Cell { management, queue: 4.0, ..of });
         }
     }
@@ -371,7 +372,7 @@ fn square(congestion: &[Congestion], rates: &[u64], round_trips: &[u64]) -> Vec<
     cells
 }
 
-/// The common cell of the axes of queue, loss and management.
+/// The cell that is varied in queue, loss and queue management.
 const BASE: Cell = Cell {
     congestion: Congestion::Reno,
     rate: 10_000_000,

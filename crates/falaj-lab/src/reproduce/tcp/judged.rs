@@ -26,17 +26,17 @@ pub(super) struct Row {
     pub(super) part: f64,
     pub(super) kernel: Option<Measured>,
     pub(super) simulated: Option<Measured>,
-    /// Maximum difference of the means of both sides by chance, in 95 % of such sets of runs, as
-    /// fractions of the kernel's: goodput, mean delay, 99th percentile of the delay. `None` without
-    /// random losses.
+    /// Maximum difference by chance between the means of both sides, in 95 % of such sets of runs:
+    /// goodput, mean delay, 99th percentile of the delay, as fractions of the kernel's values.
+    /// `None` without random losses.
     pub(super) chance: Option<[f64; 3]>,
     /// The reason if the sides differ, or if the cell is not judged.
     pub(super) why: Option<String>,
 }
 
 impl Row {
-    /// Judges the runs of both sides. With random losses, quantities that differ by more than the
-    /// tolerance are within chance if Student's t of their means is within 95 %.
+    /// Judges the runs of both sides. With random losses, a difference beyond the tolerance still
+    /// counts as chance if Student's t of the means is within its 95 % range.
     pub(super) fn judged(cell: Cell, times: Times, kernel: &[Measured], ours: &[Measured]) -> Row {
         let (means, chance) = ([kernel, ours].map(Measured::mean), chance(kernel, ours));
         let [kernel, ours] = means;
@@ -109,7 +109,7 @@ const UNITS: [f64; 3] = [1e6; 3];
 /// The tolerances without random losses, as fractions of the kernel's.
 const CHOSEN: [f64; 3] = [GOODPUT, DELAY, DELAY];
 
-/// The tolerances, as fractions of the kernel's: no less than the difference by chance.
+/// The tolerances, as fractions of the kernel's values: no less than the difference by chance.
 fn tolerances(chance: Option<[f64; 3]>) -> [f64; 3] {
     std::array::from_fn(|n| chance.map_or(CHOSEN[n], |most| CHOSEN[n].max(most[n])))
 }
@@ -123,9 +123,9 @@ pub(super) fn ratios(kernel: &Measured, simulated: &Measured) -> [f64; 3] {
 /// The judged quantities.
 const JUDGED: [fn(&Measured) -> f64; 3] = [|m| m.goodput, |m| m.mean, |m| m.p99];
 
-/// Maximum difference of the means of the runs by chance, as fractions of the kernel's.
+/// Maximum difference by chance between the means of the runs, as fractions of the kernel's values.
 fn chance(kernel: &[Measured], ours: &[Measured]) -> Option<[f64; 3]> {
-    // The quantile applies to this number of runs.
+    // The quantile is valid only for this number of degrees of freedom.
     let degrees = (kernel.len() + ours.len()).checked_sub(2).filter(|n| *n == 9)?;
     Some(JUDGED.map(|of| {
         let squares = |runs: &[Measured]| {

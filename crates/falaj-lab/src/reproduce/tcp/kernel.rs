@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// Memory of a guest in bytes.
 const MEMORY: u64 = 768 << 20;
-/// A guest in which no time passes for this long is ended.
+/// A guest is ended if its virtual time stands still for this real time.
 const STUCK: Duration = Duration::from_secs(120);
 /// Time for making the connections, in addition to four round trips, before the first one starts to
 /// send.

@@ -4,10 +4,10 @@ use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Two connections are fair from this value of Jain's index on: then the slower one has at least 63
-/// percent of the faster one's rate.
+/// Two connections are fair if Jain's index has at least this value: the slower connection then has
+/// at least 63 percent of the faster one's rate.
 const FAIR: f64 = 0.95;
-/// Number of consecutive parts in which they must be fair.
+/// Number of consecutive parts in which the connections must be fair.
 const IN_A_ROW: usize = 3;
 
 /// The results of a cell, measured or simulated.
@@ -15,15 +15,16 @@ const IN_A_ROW: usize = 3;
 pub(super) struct Measured {
     /// Goodput of the first connection alone, in bit/s.
     pub(super) goodput: f64,
-    /// Mean delay of its packets at the link, last bit in to last bit out, in nanoseconds.
+    /// Mean delay of this connection's packets at the link, last bit in to last bit out, in
+    /// nanoseconds.
     pub(super) mean: f64,
     /// 99th percentile of this delay, in nanoseconds.
     pub(super) p99: f64,
     /// Packets that arrived at the link.
     pub(super) offered: u64,
-    /// Packets that were dropped or lost there.
+    /// Packets that were dropped or lost at the link.
     pub(super) gone: u64,
-    /// Packets that were marked there.
+    /// Packets that were marked at the link.
     pub(super) marked: u64,
     /// Bytes that each of two connections sent over the link, in each part from the start of the
     /// second connection.
@@ -31,7 +32,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The delays of a meter, minus those that it had counted before.
+    /// The delays that a meter counts now, without those that it had counted before.
     pub(super) fn of_delays(now: &Meter, before: Option<&Meter>) -> Measured {
         let mut counts: BTreeMap<u64, u64> =
             now.counts().map(|(delay, times)| (delay.0, times)).collect();
@@ -118,7 +119,8 @@ mod tests {
         assert_eq!(Measured::of_delays(&meter, Some(&meter)).mean, 0.0);
     }
 
-    /// 2 beside 3 is fair enough, 1 beside 2 is not: 25 / 26 and 9 / 10.
+    /// Rates of 2 and 3 are fair enough, rates of 1 and 2 are not: Jain's index is 25 / 26 and 9 /
+    /// 10.
     #[test]
     fn two_converge_once_they_stay_fair() {
         let of = |parts: &[[u64; 2]]| {

@@ -61,7 +61,8 @@ const REASONS: [Reason; 5] = [
     },
 ];
 
-/// Maximum difference of mean and of 99th percentile of the delay, in frames.
+/// The larger difference of both sides in mean and 99th percentile of the delay, in transmission
+/// times of a frame.
 fn frames_apart(cell: &Cell, kernel: &Measured, ours: &Measured) -> f64 {
     let apart = (kernel.mean - ours.mean).abs().max((kernel.p99 - ours.p99).abs());
     apart / cell.frame().0 as f64

@@ -1,4 +1,4 @@
-//! The paper's figures, each with its own configuration and with falaj's alternative.
+//! The paper's figures, each with the paper's configuration and with falaj's alternative.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::super::disk::Done;
@@ -67,8 +67,8 @@ pub(super) fn of(lab: &Fixture, label: &str) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// Throughput of both machines over time, measured and simulated, with intervals if it was
-/// repeated.
+/// Throughput of both machines over time, measured and simulated, with confidence intervals if the
+/// experiment was repeated.
 fn figure(title: String, runs: &Runs) -> PaperFigure {
     let mut curves = Vec::new();
     let names = [["VM 1 measured", "VM 2 measured"], ["VM 1 simulated", "VM 2 simulated"]];
@@ -110,18 +110,18 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
     }
 }
 
-/// The mean of these windows.
+/// The mean rate of a machine over these windows.
 fn mean(series: &RateSeries, vm: usize, from: usize, to: usize) -> f64 {
     let windows = &series[from.min(series.len())..to.min(series.len())];
     windows.iter().map(|w| w[vm]).sum::<f64>() / windows.len().max(1) as f64
 }
 
-/// The mean over all repetitions.
+/// The mean rate of a machine over these windows and over all repetitions.
 fn over_all(all: &[RateSeries], vm: usize, from: usize, to: usize) -> f64 {
     all.iter().map(|series| mean(series, vm, from, to)).sum::<f64>() / all.len().max(1) as f64
 }
 
-/// Mean half-width of the intervals, over windows in which both machines send.
+/// Mean half-width of the confidence intervals, over windows in which both machines send.
 fn spread(all: &[RateSeries], windows: std::ops::Range<usize>) -> f64 {
     let number = windows.len().max(1) as f64;
     let of = |n: usize| {
@@ -140,7 +140,8 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
         [a, b] => format!("rate = {a} and {b} Mbit/s, {with}"),
     };
     let mut figure = figure(title, &runs);
-    // While both send; the first second of each is left out, as sources start in it.
+    // The seconds in which both machines send. The first second of each machine is left out,
+    // because its source starts in it.
     let (from, to) = (6, 25);
     let of_cap = |vm: usize| over_all(&runs.live, vm, from, to) / f64::from(caps[vm]);
     let simulated = |vm, from, to| over_all(&runs.simulated, vm, from, to);
@@ -172,19 +173,19 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// The smaller share in each window; windows without traffic are skipped.
+/// The smaller of both machines' shares in each window; windows without traffic are skipped.
 fn shares(series: &RateSeries) -> impl Iterator<Item = f64> {
     let sent = series.iter().filter(|w| w[0] + w[1] > 0.0);
     sent.map(|w| w[0].min(w[1]) / (w[0] + w[1]))
 }
 
 fn smallest(all: &[RateSeries]) -> f64 {
-    // The first second is left out, as sources start in it.
+    // The first second is left out, because sources start in it.
     all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
 }
 
-/// Runs the same senders with netback's round robin, which has a queue for each machine and none
-/// behind them, and adds the curves to the figure.
+/// Runs the same senders with netback's round robin, which has a queue for each machine and no
+/// queue behind them. Adds the curves to the figure.
 fn turns(lab: &Fixture, figure: &mut PaperFigure, sends: Vec<MachineLoad>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Divider::Netback([None; 2]), sends))?;
     let curves = self::figure(String::new(), &turns).curves;
@@ -300,7 +301,7 @@ fn disk(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// By second: priorities from 30:1 to 1:30.
+/// The priorities in each second, from 30:1 to 1:30.
 fn steps() -> impl Iterator<Item = [u32; 2]> {
     (1..=30).rev().map(|first| [first, 31 - first])
 }
@@ -359,7 +360,8 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
 }
 
 /// Maximum distance of VM 1's share from the due share in hundredths of the link, over the first
-/// `looked` of each second's `parts`. The first second is left out, as sources start in it.
+/// `looked` of the `parts` windows of each second. The first second is left out, because sources
+/// start in it.
 fn farthest(all: &[RateSeries], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
     let of = |series: &RateSeries| {
         let seconds = series.chunks(parts).enumerate().skip(1);

@@ -19,7 +19,7 @@ pub(super) struct Thoroughness {
     pub(super) short: Span,
     /// Number of runs on real packets of experiments that the paper repeated; others are run once.
     pub(super) live: u64,
-    /// Number of simulated runs of these experiments.
+    /// Number of simulated runs of experiments that the paper repeated.
     pub(super) simulated: u64,
     /// True for experiments of full length; otherwise some are shorter.
     pub(super) long: bool,
@@ -65,11 +65,11 @@ impl Thoroughness {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Experiment {
     pub(super) bed: Testbed,
-    /// The disk is loaded from the first second to the other one.
+    /// The disk is loaded from the first to the second of these seconds.
     pub(super) disk: Option<(u32, u32)>,
-    /// True to run it as often as the paper did; otherwise once.
+    /// True if the experiment is run as often as in the paper; otherwise it is run once.
     pub(super) repeated: bool,
-    /// True for windows of 100 ms in addition to those of seconds.
+    /// True if there are windows of 100 ms in addition to those of a second.
     pub(super) fine: bool,
 }
 
@@ -80,9 +80,10 @@ pub(super) type RateSeries = Vec<[f64; 2]>;
 #[derive(Clone, Default)]
 pub(super) struct Runs {
     pub(super) simulated: Vec<RateSeries>,
-    /// Measured at the receiver.
+    /// Rates measured at the receiver.
     pub(super) live: Vec<RateSeries>,
-    /// Packets that the link sent, at nominal instants; unknown if all flows share one queue.
+    /// Rates of the packets that the link sent, at nominal instants; empty if all flows share one
+    /// queue.
     pub(super) sent: Vec<RateSeries>,
     /// Maximum lateness of a delivery.
     pub(super) late: Span,
@@ -99,8 +100,8 @@ pub(super) struct Fixture {
     guests: Option<RefCell<Guests>>,
 }
 
-/// Factor by which rates are lower in guests: no more is possible with two emulated processors on
-/// two processors that they share.
+/// Factor by which rates are lower in guests. Higher rates are not possible, because two emulated
+/// processors share two real processors.
 pub(super) const SLOWER: u32 = 4;
 /// The first seed.
 const SEED: u64 = 1;
@@ -141,7 +142,7 @@ impl Fixture {
         if experiment.repeated { of } else { 1 }
     }
 
-    /// In simulated time, a second of the paper lasts a second.
+    /// Simulates an experiment; a second of the paper lasts a second of simulated time.
     fn simulate(&self, experiment: &Experiment, parts: usize) -> Result<Vec<RateSeries>> {
         let second = SECOND;
         let window = Span(second.0 / parts as u64);

@@ -1,5 +1,6 @@
-//! Adamczyk and Chydzinski on Xen: experiments 1 to 5, and the one of their improvement, Figures 4
-//! to 9; on real packets between virtual adapters in namespaces or guests, and simulated.
+//! Adamczyk and Chydzinski on Xen: their experiments 1 to 5, and the experiment on their
+//! improvement (Figures 4 to 9). The experiments run with real packets between virtual adapters in
+//! namespaces or guests, and in simulation.
 //!
 //! | module | content |
 //! |---|---|

@@ -22,14 +22,14 @@ const SHARED: &str = "200p";
 /// The server of the link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Divider {
-    /// One queue for all.
+    /// One queue for all machines.
     Fifo,
     /// Xen's own limiter (`netback`), with a cap in Mbit/s for each machine; `None`: no cap.
     Netback([Option<u32>; 2]),
     /// The paper's improvement (`xen-wrr`), with the weight of each machine.
     XenWrr([u32; 2]),
-    /// mClock. A machine with a cap, in Mbit/s, has it as its reservation and its limit; a machine
-    /// without one has a reservation of 40 Mbit/s and no limit.
+    /// mClock. A machine with a cap, in Mbit/s, has this cap as its reservation and as its limit. A
+    /// machine without a cap has a reservation of 40 Mbit/s and no limit.
     Mclock([Option<u32>; 2]),
     /// WF2Q+ with these weights.
     Wf2q([u32; 2]),
@@ -83,7 +83,7 @@ pub(super) struct MachineLoad {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Testbed {
     pub(super) server: Divider,
-    /// Other weights of the server, from the beginning of these seconds of the paper's time on.
+    /// Changes of the weights: a second of the paper's time, and the weights from its beginning on.
     pub(super) changes: Vec<(u32, [u32; 2])>,
     pub(super) sends: Vec<MachineLoad>,
     /// Duration, in seconds of the paper's time.
@@ -139,7 +139,7 @@ impl Testbed {
         text
     }
 
-    /// By source, the machine that sends it.
+    /// For each source, the machine that sends its packets.
     pub(super) fn homes(&self) -> Vec<usize> {
         self.sends.iter().map(|sends| sends.vm).collect()
     }

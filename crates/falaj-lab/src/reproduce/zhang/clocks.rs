@@ -1,9 +1,10 @@
-//! Figures 4.4 and 4.5: delays by the clocks of two workstations, from before the thesis used one
-//! pulse for both.
+//! Figures 4.4 and 4.5: delays by the clocks of two workstations. They were measured before the
+//! thesis used one pulse for both clocks.
 //!
-//! Five runs follow each other, each with a growing rate of the BE flows, 100 s at each rate. The
-//! clock of each sender has a rate of its own, so a measured value is the delay and an offset that
-//! grows or shrinks with time. A shrinking offset is zero at the end of the last run.
+//! Five runs follow each other. In each run the rate of the best-effort (BE) flows grows, with 100
+//! s at each rate. The clock of each sender has a rate of its own, so a measured value is the delay
+//! plus an offset that grows or shrinks with time. A shrinking offset is zero at the end of the
+//! last run.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::figures::{BE_RATE, DELAY, Lab, USED, at_load, be, holds, lc};
@@ -16,10 +17,12 @@ const LOADS: [u32; 15] = [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 2
 /// Seconds at each rate.
 const STEP: f64 = 100.0;
 /// Growth of the offset between the first and the last run at the same rate, in milliseconds: for
-/// the clock of LC's sender, and for that of a BE flow's sender.
+/// the clock of the sender of the latency-critical flow (LC), and for the clock of a BE flow's
+/// sender.
 pub(super) const GROWTH: [f64; 2] = [130.0, -160.0];
 
-/// The mean delay at each rate, and as two clocks measure it in the first and the last run.
+/// The mean delay at each rate, and the values that two clocks measure in the first and in the last
+/// run.
 fn by_two_clocks(
     lab: &Lab,
     names: [&'static str; 3],

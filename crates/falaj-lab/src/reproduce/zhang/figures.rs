@@ -1,5 +1,5 @@
-//! The thesis' figures and tables, at the printed capacity, at the one implied by its utilisations,
-//! and at the one implied by its delays.
+//! The thesis' figures and tables, at three capacities: as printed, as implied by the printed
+//! utilisations, and as implied by the delays.
 
 use super::super::curves::{Axes, CurvePoint, FigureCell, FigureCurve, PaperFigure, Published};
 use super::super::verdict::Allowed;
@@ -29,7 +29,7 @@ const QUANTA: [u32; 8] = [800, 1_000, 1_200, 1_600, 2_000, 2_400, 3_000, 4_000];
 const VIDEO_QUANTA: [u32; 10] =
     [1_000, 3_000, 6_000, 9_000, 12_000, 15_000, 18_000, 21_000, 24_000, 27_000];
 
-/// The results of all runs; each is made once for all figures that need it.
+/// The results of all runs; each run is made once for all figures that need it.
 #[derive(Default)]
 pub(super) struct Lab(RefCell<BTreeMap<String, TestbedResult>>);
 
@@ -60,8 +60,8 @@ impl Lab {
     }
 }
 
-/// Packets: BE flows with these packets per second, whose quantum is in the same proportion to the
-/// load as that of LC.
+/// Experiments with packets, by the rate of the BE flows in packets per second. A BE flow's quantum
+/// has the same proportion to its load as LC's quantum.
 fn loaded(server: TestbedServer, capacity: u32) -> impl Iterator<Item = (u32, Testbed)> {
     LOADS.into_iter().map(move |be| (be, at_load(server, capacity, be)))
 }
@@ -80,7 +80,7 @@ pub(super) fn at_load(server: TestbedServer, capacity: u32, be: u32) -> Testbed 
     }
 }
 
-/// All flows with these packets per second, by the quantum of LC.
+/// Experiments by the quantum of LC, in which each flow sends `rate` packets per second.
 fn by_quantum(
     server: TestbedServer,
     capacity: u32,
@@ -193,7 +193,7 @@ fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve
     }
 }
 
-/// Maximum excess over a rate in any interval, in bytes, of a source whose mean is this rate.
+/// Largest number of bytes that a source sends above its mean rate (in B/s) in any interval.
 fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
     let (mut sent, mut least, mut most) = (0.0, 0.0f64, 0.0f64);
     for &(at, bytes) in packets {
@@ -274,7 +274,8 @@ fn table_1() -> Result<PaperFigure> {
     );
     let cell = |((load, sigma), point): (&(u32, u32), CurvePoint)| FigureCell {
         statement: format!("burstiness at {load} packets/s"),
-        // A run deviates from the mean of twenty by 4.6 half-widths in one of twenty cases.
+        // A run deviates from the mean of twenty by more than 4.6 half-widths in one of twenty
+        // cases.
         allowed: Allowed::near(f64::from(*sigma), 4.6 * point.off.unwrap_or(f64::NAN)),
         unit: "B",
         source: ONE_RUN,
@@ -321,7 +322,7 @@ fn video_burstiness() -> Result<[FigureCell; 2]> {
     ])
 }
 
-/// The source of the tolerance of a value of one run.
+/// The source of the tolerance for a published value of one run.
 const ONE_RUN: &str = "the 95 % range of one run of 100 s, from the spread of our twenty";
 
 /// Square root of the 97.5 % quantile of F(4, 4), 9.60: the largest ratio, in 95 % of cases, of
@@ -405,7 +406,8 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
             / all.iter().fold(f64::INFINITY, |m, &y| m.min(y))
     })?;
     let rest = lab.with(&at(USED, 20), |f| f.rest.map_or(0.0, |e| e.mean))?;
-    // With quanta in proportion to the load, or with those of 20 packets/s.
+    // LC's mean delay with the quanta for 20 packets/s, instead of quanta in proportion to the
+    // load.
     let held = |be| {
         let quantum_be = at(USED, 20).quantum_be;
         let bed = Testbed { quantum_be, ..at(USED, be) };
@@ -884,7 +886,7 @@ fn video_quantum(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// An experiment that the thesis leaves to others: finite queues.
+/// An experiment that the thesis leaves to future work: finite queues.
 fn finite(lab: &Lab) -> Result<PaperFigure> {
     const LENGTHS: [u32; 7] = [2, 5, 10, 20, 50, 100, 200];
     let beds = |server| {

@@ -167,7 +167,9 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         let x = f64::from(n);
         let ms = |nanos: u64| CurvePoint { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));
-        // Theorem 2: sigma/r + (Q + 3 Q')/C; a byte takes 1 us, and r is half of C.
+        // Theorem 2: sigma/r + (Q + 3 Q')/C, with the burst sigma, the rate r and the quantum Q of
+        // LC, the quantum Q' of a BE flow and the capacity C. A byte takes 1 us, and r is half of
+        // C.
         printed.push(ms(2 * BURST * 1_000 + 4 * 1_500_000));
         ours.push(ms(bound.0));
     }

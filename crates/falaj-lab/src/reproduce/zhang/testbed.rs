@@ -1,5 +1,5 @@
-//! The thesis' bottleneck link as a scenario file: one flow of low latency (LC) and three others
-//! (BE), and the counters of the link's output.
+//! The thesis' bottleneck link as a scenario file, and the counters of the link's output. One flow
+//! is latency-critical (LC), and three flows are best-effort (BE).
 
 use anyhow::{Result, anyhow};
 use falaj_engine::key::Key;
@@ -23,22 +23,22 @@ const FIRST_SEED: u64 = 1;
 pub(super) enum TestbedServer {
     /// DRR++ as intended in the thesis.
     Modified,
-    /// DRR++ as listed in the thesis: a visit sends only packets that were there as it began.
+    /// DRR++ as listed in the thesis: a visit sends only packets that were queued when it began.
     Gated,
     /// DRR++ by MacGregor and Shi.
     Original,
-    /// DRR+ with a contract of 1.35 times the mean in a window of a second; for video, of a group
-    /// of pictures.
+    /// DRR+ with a contract of 1.35 times the mean rate, in a window of a second; for video, in a
+    /// window of a group of pictures.
     Plus,
     /// DRR, which DRR+ becomes when the contract is broken.
     Plain,
 }
 
-/// The traffic of the flow of low latency.
+/// The traffic of the latency-critical flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lc {
-    /// Packets of 40 B of headers and 40 to 700 B of payload with exponential gaps, at this rate
-    /// per second.
+    /// Packets of 40 B of headers and 40 to 700 B of payload, with exponential gaps; the number is
+    /// that of packets per second.
     Packets(u32),
     /// Three groups of pictures per second: frames as single packets, or divided into packets of
     /// 1500 B.
@@ -161,7 +161,8 @@ impl Testbed {
     }
 }
 
-/// One run: the packets that arrive in the time `comes`, counted if they are sent within `sent`.
+/// Observes one run: the packets that arrive in the time `comes`, counted if they are sent within
+/// `sent`.
 fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<Observed> {
     let mut arrivals = Vec::new();
     for (n, source) in scenario.traffic.iter().enumerate() {
@@ -184,10 +185,10 @@ fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<O
     Ok(Observed::of(&arrivals, &replayed, until))
 }
 
-/// Time for sending packets still queued at the end.
+/// Additional time for sending the packets that are still queued at the end.
 const REST: Span = Span::from_secs(5);
 
-/// Mean delay of each flow in milliseconds, over all packets that arrive in this time.
+/// Mean delay of each flow in milliseconds, over all packets that arrive in the time `comes`.
 pub(super) fn simulated(scenario: &Scenario, seed: u64, comes: Span) -> Result<[Option<f64>; 4]> {
     Ok(observed(scenario, seed, comes, comes + REST)?.delays)
 }
@@ -203,7 +204,7 @@ pub(super) struct TestbedResult {
     pub(super) rest: Option<Estimate>,
     /// Dropped packets in percent: of LC, and of the BE flows.
     pub(super) lost: [Option<Estimate>; 2],
-    /// By seed: instants at which the link became idle.
+    /// For each seed, the instants at which the link became idle.
     pub(super) idle: Vec<Vec<Time>>,
 }
 
@@ -215,7 +216,7 @@ impl TestbedResult {
     }
 }
 
-/// The flow of low latency.
+/// Index of the latency-critical flow.
 const LC: usize = 0;
 
 fn flow(a: &Arrival) -> usize {
@@ -235,10 +236,10 @@ struct Observed {
 
 impl Observed {
     /// The thesis counts inside its scheduler. Here the output is counted, so that no discipline
-    /// needs counters. A service of LC is a run of its packets without a pause. LC remains
-    /// backlogged if it has packets when the run ends and another flow's packet follows. A round is
-    /// over when the next BE flow does not come after the last one in their order, or when the link
-    /// becomes idle.
+    /// needs counters. A service of LC is a sequence of its packets without a pause. LC remains
+    /// backlogged if it has packets when this sequence ends and a packet of another flow follows. A
+    /// round is over when the next BE flow comes before the last one in their order, or when the
+    /// link becomes idle.
     fn of(arrivals: &[Arrival], replayed: &Replayed, until: Time) -> Observed {
         let sent =
             arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
@@ -260,7 +261,7 @@ impl Observed {
         let lc: Vec<Time> = kept.filter(|(a, _)| flow(a) == LC).map(|(a, _)| a.at).collect();
         let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
         let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
-        // The instant since which LC has waited for service.
+        // End of LC's last packet, from which on LC may wait for service.
         let mut free = Time::ZERO;
         for (n, &(start, end, a)) in sent.iter().enumerate() {
             let before = n.checked_sub(1).map(|n| sent[n]);

@@ -1,9 +1,9 @@
 //! Several links, which the thesis leaves to future work: its parking lot (Figure 4.2 b), and a
-//! sink tree. One flow of low latency is beside flows that send three times as large packets.
+//! sink tree. One flow of low latency competes with flows whose packets are three times as large.
 //!
-//! Delays are those of flows that keep to a token bucket and send bursts as large as it allows;
-//! each is compared with the bound of `falaj plan`. Shares are those of flows that all send twice
-//! the link's rate.
+//! Delays are those of flows that conform to a token bucket and send bursts as large as it allows;
+//! each delay is compared with the bound of `falaj plan`. Shares are measured while every flow
+//! sends at twice the link's rate.
 
 use super::super::curves::{Axes, CurvePoint, FigureCell, FigureCurve, PaperFigure, Published};
 use super::super::verdict::Allowed;
@@ -41,12 +41,12 @@ const WARM_UP: Span = Span::from_secs(5);
 /// The share of each flow at a link of the parking lot, if all are equal.
 const FAIR: f64 = 1.0 / (CROSS + 1) as f64;
 
-/// A network. Flow 0 is the one of low latency.
+/// A network. Flow 0 is the flow of low latency.
 struct LinkNetwork {
     links: usize,
-    /// The path of each flow, by link.
+    /// The links on the path of each flow.
     paths: Vec<Vec<usize>>,
-    /// Bits per second of each other flow, and its burst in bytes.
+    /// Rate in bit/s and burst in bytes of each flow except flow 0.
     other: (u64, u32),
 }
 
@@ -60,15 +60,15 @@ enum Demand {
 }
 
 impl LinkNetwork {
-    /// Links in a row, with one flow over all and [`CROSS`] flows at each.
+    /// Links in a row, with one flow over all links and [`CROSS`] flows at each link.
     fn parking_lot(links: usize) -> LinkNetwork {
         let cross = (0..links).flat_map(|link| vec![vec![link]; CROSS]);
         let paths = [(0..links).collect()].into_iter().chain(cross).collect();
         LinkNetwork { links, paths, other: (2_300_000, 6_000) }
     }
 
-    /// A binary tree of seven links. A flow from each link leads to the root, link 0, the flow of
-    /// low latency from a leaf.
+    /// A binary tree of seven links. A flow from each link leads to the root, link 0; the flow of
+    /// low latency starts at a leaf.
     fn sink_tree() -> LinkNetwork {
         let before = |link: &usize| link.checked_sub(1).map(|link| link / 2);
         let path = |from: usize| std::iter::successors(Some(from), before).collect();
@@ -125,7 +125,7 @@ impl LinkNetwork {
         text
     }
 
-    /// The largest delay of each of the first `flows` and its bound, in milliseconds.
+    /// The largest delay and the bound of each of the first `flows` flows, in milliseconds.
     fn delays(&self, kind: &str, flows: usize) -> Result<Vec<(f64, f64)>> {
         let scenario = file::parse_quietly(&self.scenario(kind, Demand::Envelope), "topology")?;
         let ways = falaj_plan::plan(&scenario).map_err(|errors| anyhow!("{errors:?}"))?;
@@ -152,7 +152,8 @@ fn ran(experiment: &Experiment) -> Result<Run> {
     simulate(experiment, 1, &AtomicBool::new(false)).map_err(|(_, errors)| anyhow!("{errors:?}"))
 }
 
-/// The largest distance of a flow from its share of the last link's rate: [`SHARE`].
+/// Largest possible distance of a flow's share from its fair share of the last link's rate, as
+/// [`SHARE`] states.
 fn unfairness() -> f64 {
     let bits = f64::from(LARGEST * 8) * 3.0 * LINKS as f64;
     bits / (RATE as f64 * DURATION.saturating_sub(WARM_UP).as_secs_f64())
@@ -178,7 +179,7 @@ pub(super) fn parking_lot() -> Result<PaperFigure> {
         let near = |share: f64| Allowed::within(share - unfairness(), share + unfairness());
         let (allowed, source) = match kind {
             "fifo" => (Allowed::most(FAIR - unfairness()), UNFAIR),
-            // Visits of both sorts alternate, and each has the same quantum.
+            // Visits to the two groups of flows alternate, with equal quanta.
             "drr++" => (near(0.5), SHARE),
             _ => (near(FAIR), SHARE),
         };
@@ -262,7 +263,7 @@ fn figure(
     }
 }
 
-/// DRR++ within the kernel, of which there is nothing here.
+/// DRR++ within the kernel, which falaj does not have.
 pub(super) fn in_the_kernel() -> PaperFigure {
     let mut figure = figure("In the kernel", "DRR++ within the Linux kernel", "", vec![], vec![]);
     figure.notes = vec![
