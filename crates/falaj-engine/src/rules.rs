@@ -1,4 +1,5 @@
-//! Rules that determine the links of a packet, in order; the first one that matches decides.
+//! Rules that determine the links of a packet. They are tried in order; the first rule that matches
+//! decides.
 
 use crate::chance::Chance;
 use crate::classifier::Match;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRule {
-    /// The rule matches packets that one of these matches.
+    /// The conditions: the rule matches a packet if one of these matches it.
     pub matches: Vec<Match>,
     /// The direction of the packets, up (0) or down (1); `None`: both.
     pub way: Option<usize>,
@@ -114,7 +115,7 @@ impl RouteRule {
 pub struct RouteStep {
     /// The link.
     pub link: u32,
-    /// Their key there: rules may have marked them.
+    /// The packets' key at this link: rules may have marked them.
     pub key: Key,
     /// True if they pass no link before this one.
     pub first: bool,
@@ -138,8 +139,8 @@ impl Passage {
     /// The passage of packets with this key, up (0) or down (1).
     pub fn of(rules: &[RouteRule], key: &Key, way: usize) -> Passage {
         let mut made = Passage::default();
-        // Rules only lead to later ones, so each is visited once for each way to be there: the
-        // packets' mark, and whether they have passed a link.
+        // Rules only lead to later rules, so each rule is visited once for each state of packets
+        // there: their mark, and whether they have passed a link.
         let mut waiting = BTreeMap::from([((0, key.mark, false), 1.0)]);
         while let Some(((n, mark, entered), share)) = waiting.pop_first() {
             let Some(rule) = rules.get(n) else { continue };
@@ -158,7 +159,7 @@ impl Passage {
             };
             let taken = share * rule.probability.map_or(1.0, Probability::as_f64);
             made.is_policed |= rule.policer.is_some();
-            // A policer may leave all to the next rule.
+            // A policer may leave all packets to the next rule.
             let left = if rule.policer.is_some() { share } else { share - taken };
             go(n + 1, mark, entered, left);
             key.mark = rule.mark.unwrap_or(mark);
@@ -235,7 +236,7 @@ pub enum RuleTarget {
 pub struct RuleCounters {
     /// Number of packets.
     pub packets: u64,
-    /// Their bytes, as IP packets.
+    /// Bytes of these packets, as IP packets.
     pub bytes: u64,
 }
 
@@ -251,7 +252,7 @@ impl RuleCounters {
 pub(crate) enum RulePosition {
     /// At this link of this rule.
     Of { rule: u32, link: u32 },
-    /// Its rule was removed, and it continues with this rule behind the link that it is in.
+    /// Its rule was removed; behind its present link the packet continues with this rule.
     Before(u32),
 }
 
@@ -268,7 +269,7 @@ pub(crate) enum RuleOutcome {
     Nothing,
 }
 
-/// Keeps the draws of rules apart from those of sources and of links.
+/// A bit in the element of the rules' draws that keeps them apart from those of sources and links.
 const RULES: u64 = 1 << 62;
 
 /// Rules in operation.
@@ -399,8 +400,8 @@ impl RuleSet {
     }
 
     /// Translates a position `at` in the old rules. If the packet's rule still exists and leads to
-    /// its link, it continues there; otherwise after that rule, if it was to continue with the
-    /// rules at all.
+    /// its link, the packet continues there. Otherwise it continues after that rule, if it was to
+    /// pass further rules at all.
     pub(crate) fn instead_of(
         &self,
         old: &RuleSet,

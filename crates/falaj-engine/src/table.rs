@@ -1,5 +1,5 @@
-//! Lookup tables: addresses and prefixes, or numbers, each with a value. A lookup costs a binary
-//! search, however many entries there are.
+//! Lookup tables: addresses and prefixes, or numbers, each with a value. A lookup is a binary
+//! search.
 
 use crate::header::Net;
 use crate::key::Key;

@@ -30,7 +30,7 @@ fn packets(n: u64, spec: &PipeSpec, rate: Rate) -> Span {
     rate.airtime_of_many(n * u64::from(spec.setup.largest))
 }
 
-/// Allowance on top of a guarantee until the link has rested: see decision 8. `ahead` is the
+/// Allowance on top of a guarantee until the link has been idle: see decision 8. `ahead` is the
 /// largest number of bytes that the flow may have been ahead at any of its earlier rates.
 fn settling(spec: &PipeSpec, guarantee: &Guarantee, ahead: u64) -> Span {
     let link = packets(spec.setup.flows.len() as u64, spec, spec.setup.rate);
@@ -156,8 +156,8 @@ const BY_SHARES: [&str; 12] = [
 ];
 
 /// Disciplines with turns and slots, also when rates change and packets become larger: after a
-/// change, and the packet then on the wire, no packet waits longer than the new guarantee of its
-/// flow. No packet waits for the unused rest of a slot of the old length.
+/// change and the end of the packet then on the wire, no packet waits longer than the new guarantee
+/// of its flow. No packet waits for the unused rest of a slot of the old length.
 #[test]
 fn turns_and_slots_begin_after_what_is_on_the_wire() {
     for kind in ["hrr", "drr", "wrr", "rr", "virtual-links"] {
@@ -239,8 +239,8 @@ fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     pipe(kind, 1000, 2_000, parts.into_iter().map(value))
 }
 
-/// Three packets of a flow with a thousandth of the link, which becomes all but a thousandth: they
-/// wait for 16 ms by the old share, and for 24 us by the new one.
+/// Three packets are queued of a flow whose share changes from a thousandth of the link to all but
+/// a thousandth: they wait for 16 ms by the old share, and for 24 us by the new share.
 #[test]
 fn a_larger_share_counts_for_what_is_queued() {
     for kind in BY_SHARES {
@@ -266,8 +266,8 @@ fn a_larger_share_counts_for_what_is_queued() {
     }
 }
 
-/// A change for each packet: of the neighbor's weight, of all weights, or of the flow's own. The
-/// waiting time of the head is not lost, and the flow gets its turns.
+/// A change for each packet: of the neighbor's weight, of all weights, or of the flow's own weight.
+/// The waiting time of the head is not lost, and the flow gets its turns.
 #[test]
 fn changes_without_end_do_not_starve_a_flow() {
     for kind in BY_SHARES {

@@ -107,7 +107,7 @@ impl Naive {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A packet to this destination, of this length, this much later.
+    /// A packet to this destination, of this length, this number of nanoseconds later.
     Offer(u8, usize, u64),
     Poll(u64),
     Idle,
@@ -255,9 +255,9 @@ proptest! {
         prop_assert_eq!(came, offered);
     }
 
-    /// The same if the policy is chosen anew after each epoch: however often the packer is polled,
-    /// the epochs have the same statistics, each packet and each batch is counted once, and batches
-    /// leave at the same instants.
+    /// The same holds if the policy is chosen anew after each epoch: however often the packer is
+    /// polled, the epochs have the same statistics, each packet and each batch is counted once, and
+    /// batches leave at the same instants.
     #[test]
     fn epochs_do_not_depend_on_polling(
         choices in prop::collection::vec(policies(), 1..5),
@@ -342,7 +342,8 @@ pub(crate) fn hostile(bytes: &[u8], before: usize) {
     assert!(failed || used == bytes.len());
 }
 
-/// An endless number of destinations: as many batches as allowed, and the oldest makes room.
+/// With an endless number of destinations the open batches stay at their maximum number: the oldest
+/// batch leaves to make room.
 #[test]
 fn random_destinations_cost_no_memory() {
     let policy =

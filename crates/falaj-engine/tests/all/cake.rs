@@ -32,7 +32,7 @@ struct Queue {
     count: u64,
     drop_next: u64,
     dropping: bool,
-    /// BLUE's probability, of 2^32.
+    /// BLUE's probability, in units of 2^-32.
     p_drop: u64,
     blue_timer: u64,
 }
@@ -44,7 +44,7 @@ struct Model {
     packet: u64,
     quantum: i64,
     limit: usize,
-    /// Nanoseconds of a byte in the shaper, times its rate.
+    /// Rate of the shaper in bits per second; `None`: no shaper.
     rate: Option<u64>,
     next_packet: u64,
     queues: BTreeMap<usize, Queue>,
@@ -91,7 +91,7 @@ impl Model {
         self.queues.values().map(|queue| queue.packets.len()).sum()
     }
 
-    /// The largest whole number of at most interval / sqrt(count).
+    /// The largest whole number that is at most interval / sqrt(count).
     fn pause(&self, count: u64) -> u64 {
         let fits = |x: u64| x.pow(2) * count.max(1) <= self.interval.pow(2);
         let mut x = (self.interval as f64 / (count.max(1) as f64).sqrt()) as u64 + 2;
@@ -260,8 +260,8 @@ fn cake_is_as_the_paper_says() {
                 ..Label::default()
             })
             .collect();
-        // The queues that the hash names; connections for which it names the same one have other
-        // queues, which this model does not know.
+        // The queues that the hash chooses. If it chooses one queue for two connections, the second
+        // connection gets another queue, which this model does not know.
         let mut hash = Cake::new(&spec.setup).expect("valid");
         hash.seed(mix(spec.seed));
         let mut place = |label: Label, flow| {

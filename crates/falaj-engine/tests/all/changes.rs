@@ -17,7 +17,8 @@ use std::collections::VecDeque;
 const PIPE: PipeId = PipeId(0);
 
 /// Nothing is lost except at full queues, packets of a flow keep their order, the link never
-/// carries two at once, and rests only if all queues are empty or the discipline keeps it free.
+/// carries two packets at once, and is idle only if all queues are empty or the discipline keeps it
+/// free.
 #[test]
 fn no_change_loses_or_reorders_a_packet() {
     for seed in 0..4_000 {
@@ -176,7 +177,7 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let mut no_room = spec.clone();
     no_room.setup.flows[1].limit = Limit::Packets(0);
     let refused = engine.prepare(PIPE, &no_room);
-    // These have queues of their own.
+    // These disciplines have queues of their own.
     assert!(
         refused.is_err() || matches!(spec.kind, "fifo" | "fq" | "cake" | "fq_codel" | "dualpi2"),
         "{}",
@@ -184,8 +185,9 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     );
 }
 
-/// Added flows, or larger packets: a change that was prepared before would remove them. It is
-/// refused, and the later state stays; a change with the current number of flows is accepted.
+/// A change has added flows, or allowed larger packets. A change that was prepared before would
+/// remove them: it is refused, and the later state stays. A change with the current number of flows
+/// is accepted.
 #[test]
 fn a_change_prepared_before_another_one_takes_nothing_out() {
     for seed in 0..300 {
@@ -280,7 +282,7 @@ fn retimed(out: &[Output]) -> Vec<(u32, Time, Time)> {
 }
 
 /// A rate that was set by mistake is reset: the link continues as if it had not been set, except
-/// for the time in which it was.
+/// for the time in which it was set.
 #[test]
 fn a_bit_per_second_blocks_a_link_for_as_long_as_it_is_set() {
     for bucket in [false, true] {
@@ -399,8 +401,8 @@ fn no_bit_is_lost_by_any_number_of_changes() {
     }
 }
 
-/// Weights of another scale have the same meaning: a head that was a packet ahead by the old
-/// weights does not wait for more packets of the others by the factor of the new ones.
+/// Weights of another scale have the same meaning: if all weights grow by a factor, a head that was
+/// a packet ahead does not wait for that factor times the packets of other flows.
 #[test]
 fn heads_do_not_starve_when_all_weights_grow() {
     for (kind, first) in [("scfq", 0), ("scfq", 1), ("sfq", 0), ("sfq", 1)] {

@@ -149,7 +149,7 @@ fn leaf_of<T>(places: &[Place<T>], f: usize) -> &T {
 struct Curves {
     real_time: Option<Copies>,
     sharing: Copies,
-    /// Nanoseconds of a byte, and when it may share again.
+    /// Nanoseconds per byte at the upper limit, and when the class may share the link again.
     limit: Option<u64>,
     limited: u64,
     /// Bytes sent by the real-time curve, and in total.
@@ -320,7 +320,7 @@ fn hfsc_goes_by_its_curves_at_every_node() {
     assert!(accepted > 500 && deep > 150 && limits > 100, "{accepted} {deep} {limits}");
 }
 
-/// A token bucket, in nanoseconds of its rate.
+/// A token bucket whose tokens are nanoseconds at its rate.
 #[derive(Clone)]
 struct Purse {
     byte: i64,
@@ -345,8 +345,8 @@ struct Purses {
     own: Purse,
     ceil: Purse,
     prio: u64,
-    /// Virtual time of a byte, and the next start: at each priority, on its own account and
-    /// borrowed.
+    /// Virtual time per byte; and the next start at each priority, on its own account and on
+    /// borrowed tokens.
     byte: u64,
     turns: [[u64; 2]; 8],
     /// The last start of the classes that borrow from it.
@@ -453,7 +453,7 @@ impl Model for ByPurses {
         }
     }
     fn choose(&self, heads: &[Option<u32>], _: u64) -> Option<usize> {
-        // A red leaf sends nothing: most of the time there is no other.
+        // A red leaf sends nothing; most of the time all leaves with packets are red.
         let may = |f: usize| heads[f].is_some() && !leaf_of(&self.classes, f).is_red();
         let prios: BTreeSet<u64> =
             (0..heads.len()).filter(|&f| may(f)).map(|f| leaf_of(&self.classes, f).prio).collect();
@@ -535,9 +535,9 @@ fn htb_goes_by_its_purses_at_every_node() {
 /// A class of hClock.
 #[derive(Clone)]
 struct Tags {
-    /// Nanoseconds of a byte for reservation and limit; weight.
+    /// Nanoseconds per byte at the reservation, and at the limit; the weight.
     rules: (Option<u64>, Option<u64>, u64),
-    /// `R`, `L`, `P`.
+    /// The clocks of the reservation (`R`), the limit (`L`) and the weight (`P`).
     clocks: (u64, u64, Fraction),
     /// Virtual time of its parts.
     v: Fraction,
@@ -778,8 +778,8 @@ fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
     }
 }
 
-/// A leaf's real-time curve, reservation or rate is kept whatever is above it, with limits above it
-/// and below others, too.
+/// A leaf's real-time curve, reservation or rate is kept with any classes above it, also if these
+/// and other classes have limits.
 #[test]
 fn no_leaf_of_a_tree_waits_longer_than_guaranteed() {
     for kind in ["hfsc", "htb", "mclock"] {
@@ -859,8 +859,8 @@ fn sums(
     classes.iter().map(one).sum()
 }
 
-/// With all leaves backlogged, every class has its rate if those below it fit into it, and none
-/// exceeds its ceiling; and the link rests only where ceilings prevent its use.
+/// With all leaves backlogged, every class has its rate if the rates below it fit into it, and none
+/// exceeds its ceiling; and the link is idle only if ceilings prevent its use.
 #[test]
 fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     const T: u64 = 2_000_000;
@@ -1013,8 +1013,8 @@ fn classes_change_while_packets_wait() {
     }
 }
 
-/// A victim in one class and its neighbor in another, in the same relation as below the link in the
-/// flat table.
+/// A victim flow in one class and its neighbor in another, with the same parameters as in the test
+/// without classes in `minima.rs`.
 #[test]
 fn a_victim_in_a_tree_waits_for_a_whole_frame() {
     let (ours, theirs) = (193.6, 833.6);

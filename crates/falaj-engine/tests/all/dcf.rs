@@ -14,7 +14,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_theory::dcf::{Saturation, saturation};
 use std::collections::VecDeque;
 
-/// A frame of 1500 B of IP in Ethernet.
+/// Length in bytes of an Ethernet frame with 1500 B of IP.
 const LONG: u32 = 1514;
 
 fn channel(scheduler: Values, rates: &[Rate]) -> PipeSpec {
@@ -67,7 +67,7 @@ fn expected(spec: &PipeSpec) -> Saturation {
     saturation(&Channel::new(&spec.setup).unwrap(), &stations)
 }
 
-/// The fixed point of the paper of 2000 as printed, with its endless attempts: throughput in
+/// The fixed point of the paper of 2000 as printed, without a limit on attempts: throughput in
 /// packets per second.
 fn as_printed(n: i32, channel: &Channel) -> f64 {
     let (w, m) = ((channel.cw_min + 1) as f64, 5);
@@ -110,8 +110,8 @@ fn saturation_is_bianchis() {
     }
 }
 
-/// Compared with the paper's own form, which has no last attempt, and counts a slot for each frame
-/// of others: it is within a percent.
+/// The simulation is within a percent of the paper's own form, which has no last attempt, and
+/// counts a slot for each frame of other stations.
 #[test]
 fn with_endless_attempts_the_paper_is_right_within_a_percent() {
     for n in [1, 5, 20, 50] {
@@ -201,7 +201,7 @@ struct Station {
     /// Queued arrivals, by number.
     queue: VecDeque<usize>,
     left: u64,
-    /// It has drawn since the air was last taken.
+    /// True if it has drawn a number of slots since the air was last taken.
     drew: bool,
     collisions: u32,
 }

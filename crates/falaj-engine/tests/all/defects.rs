@@ -1,6 +1,6 @@
 //! Defects of earlier schedulers and emulators, found in dummynet's sources (or by running them)
-//! and in the history of Linux's sch_qfq: the tests here fail if we have them. Some tests are in
-//! this file; `TESTS` names all.
+//! and in the history of Linux's sch_qfq: the tests named here fail if falaj has them. Some tests
+//! are in this file; `TESTS` names all.
 
 use crate::common::emits;
 use falaj_engine::impair::Impairments;
@@ -17,7 +17,7 @@ use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// The defect, and the test that fails if we have it: its file, and its name.
+/// The defect, and the test that fails if falaj has it: its file, and its name.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "QFQ's time goes by a constant sum of weights",

@@ -14,7 +14,7 @@ use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 
-/// 8 ns a byte.
+/// A FIFO on a device-paced link; a byte takes 8 ns.
 fn fifo(largest: u32, backlog: u32) -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(1_000_000));
     let setup = Setup {
@@ -44,8 +44,8 @@ fn times(out: &mut Vec<Output>) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
-    // The device holds 40 B, a packet has 10. It is full above 30 B, and is offered packets again
-    // at 15 B, which it sends in 120 ns.
+    // The device holds 40 B, a packet has 10 B. The device is full above 30 B, and is offered
+    // packets again at 15 B, which it sends in 120 ns.
     let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
     (0..10).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));
     assert_eq!(times(&mut out), [(0, 0), (0, 80), (0, 160), (0, 240)]);
@@ -253,8 +253,8 @@ fn never_more_than_there_is_room_for() {
     assert!(refused < 1_000, "{refused} at the instants at which the port refuses");
 }
 
-/// A device-paced link decides as one that falaj paces, if each packet arrives at the latter only
-/// when the backlog that the device has at its arrival has left. This holds for disciplines that
+/// A device-paced link decides like a link that falaj paces, at which each packet arrives later:
+/// when the backlog that the device had at its arrival has left. This holds for disciplines that
 /// ignore the clock.
 #[test]
 fn decided_as_if_what_comes_came_when_the_device_is_done() {

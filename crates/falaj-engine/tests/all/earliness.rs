@@ -156,7 +156,7 @@ fn jitter(ways: &[Span]) -> Span {
 
 /// A flow that keeps its gaps passes three links, on each of which a regulated flow and an
 /// unregulated one compete with it. Behind regulators of delay-jitter its delays differ by the
-/// contribution of the last link only; behind those of rate-jitter often by more.
+/// contribution of the last link only; behind regulators of rate-jitter they often differ by more.
 #[test]
 fn over_three_links_jitter_is_that_of_one() {
     let (mut beyond, mut nearest, mut packets) = (0, 0.0f64, 0);

@@ -17,7 +17,7 @@ use falaj_theory::{Curve, exact, float};
 struct Bucket {
     rate: Rate,
     burst: u64,
-    /// In 8e9ths of a byte.
+    /// Tokens, in units of a byte divided by 8e9.
     level: u128,
     seen: u64,
 }
@@ -116,7 +116,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
             spec.setup.flows.truncate(1);
             spec.setup.scheduler = Default::default();
         }
-        // Its own queue has to hold all of it.
+        // The flow's own queue has to hold its whole backlog.
         if spec.setup.flows[0].inner.as_ref().is_some_and(|inner| inner.kind == "fifo") {
             spec.setup.flows[0].inner = None;
         }
@@ -188,9 +188,9 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
 }
 
 /// Disciplines that assign deadlines by a curve. A flow that conforms to an envelope waits no
-/// longer than the distance from there to the curve, plus the lateness of packets after their
-/// deadlines. This holds for any traffic of the other flows and for any other guarantee of the
-/// flow.
+/// longer than the distance from its envelope to the curve, plus the lateness of packets after
+/// their deadlines. This holds for any traffic of the other flows and for any other guarantee of
+/// the flow.
 #[test]
 fn a_flow_within_its_envelope_waits_no_longer_than_its_curve() {
     struct Ask;
@@ -264,8 +264,8 @@ fn a_flow_within_its_envelope_waits_no_longer_than_its_curve() {
 }
 
 /// Disciplines that serve flows in turns. A flow that conforms to an envelope waits no longer than
-/// the distance from there to the curve of its turns, for any traffic of the other flows. Rates at
-/// which a byte takes a fraction of a nanosecond are included.
+/// the distance from its envelope to the curve of its turns, for any traffic of the other flows.
+/// Rates at which a byte takes a fraction of a nanosecond are included.
 #[test]
 fn a_flow_that_keeps_to_an_envelope_waits_no_longer_than_its_turns_say() {
     struct Ask;

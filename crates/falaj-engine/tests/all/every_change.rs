@@ -1,6 +1,6 @@
 //! Every short sequence of packets with every single change at every step, compared with naive
-//! models: of a flow's own parameter, of the rate, a flow added, the discipline replaced. One byte
-//! takes 8 ns.
+//! models. A change is of a flow's own parameter or of the rate, adds a flow, or replaces the
+//! discipline. One byte takes 8 ns.
 
 use crate::common::aggregates::Naive;
 use crate::common::emits;
@@ -26,8 +26,8 @@ const SLOW: &str = "sced, slow at first";
 #[derive(Clone, Debug, PartialEq)]
 struct Set {
     kind: &'static str,
-    /// Weights, quanta, deadlines in bytes of time, or the fraction of the link of a flow as its
-    /// denominator.
+    /// By flow: the weight, the quantum, the deadline in byte times, or the denominator of the
+    /// flow's fraction of the link.
     parts: Vec<u64>,
     /// Nanoseconds of a byte.
     byte: u64,
@@ -245,7 +245,7 @@ struct Drr {
     quanta: Vec<u64>,
     flows: Vec<(VecDeque<u64>, u64)>,
     round: VecDeque<usize>,
-    /// The first one has got its quantum.
+    /// True if the first flow has got its quantum.
     visited: bool,
 }
 
@@ -343,7 +343,7 @@ impl Model for MoveToRear {
     }
 }
 
-/// Adaptive rate control. A slice is a largest packet at the flow's rate.
+/// Adaptive rate control. A slice is the time of a largest packet at the flow's rate.
 struct Slices {
     set: Set,
     flows: [Sliced; 5],
@@ -401,11 +401,12 @@ impl Model for Slices {
 /// which its rounded value might lie.
 struct Even {
     rounded: bool,
-    /// The finest rounding: 2^22 of the units of which a byte has 2^38 under QFQ; under WF2Q+ its
-    /// own unit.
+    /// The step of the finest rounding: under QFQ 2^22 units, of which a byte has 2^38; under WF2Q+
+    /// its own unit.
     finest: Fraction,
     time: Fraction,
-    /// The packet on the wire: bytes that the virtual time has not counted, since when, until when.
+    /// The packet on the wire: the bytes that the virtual time has not counted, the instant of the
+    /// last count, and the end of the packet.
     wire: (Fraction, u64, u64),
     flows: Vec<EvenFlow>,
 }
@@ -539,9 +540,9 @@ impl Model for Even {
         }
     }
     /// A flow that keeps its weight keeps its start. Others keep their debt in bytes. Silent flows
-    /// without a debt have left afterwards; in WF2Q+, which does not examine flows that keep their
-    /// weight, only if they are reweighted or flows are added. Its unit stays while there are
-    /// packets.
+    /// without a debt are removed. WF2Q+ does not examine flows that keep their weight: there they
+    /// are removed only if their weight changes or flows are added. The unit of WF2Q+ stays while
+    /// there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)
@@ -566,7 +567,7 @@ impl Model for Even {
     }
 }
 
-/// QFQ+ has no time but the work.
+/// QFQ+ ignores the instants: its virtual time depends on the bytes sent only.
 impl Model for Naive {
     fn came(&mut self, f: usize, bytes: u32, _: u64) {
         self.arrive(f, bytes);
@@ -585,10 +586,11 @@ impl Model for Naive {
     }
 }
 
-/// SCED by definition: a flow's curve is the minimum of those that began with its backlogs, each
-/// the minimum of two lines. All lines are kept, with the bytes that the flow had sent when each
-/// began. For curves that are slow at first, each the maximum of two lines, the minimum of all
-/// would have many pieces; the maximum of the two minima of either sort is used then.
+/// SCED by definition: a flow's curve is the minimum of the curves that began with its backlogs,
+/// and each of these is the minimum of two lines. All lines are kept, with the bytes that the flow
+/// had sent when each began. A curve that is slow at first is the maximum of two lines. The minimum
+/// of all such curves would have many pieces; instead the model takes the minimum of all first
+/// lines, the minimum of all second lines, and the maximum of both.
 struct Curves {
     set: Set,
     queues: [VecDeque<u32>; 5],
@@ -612,7 +614,7 @@ impl Curves {
             lines: Default::default(),
         }
     }
-    /// Nanoseconds of a byte.
+    /// Nanoseconds per byte.
     fn slope(set: &Set, line: usize, f: usize) -> Fraction {
         match (line, set.kind) {
             (0, SLOW) => Fraction::of(2 * set.byte * set.parts[f]),
@@ -620,8 +622,9 @@ impl Curves {
             _ => Fraction::of(set.byte * set.parts[f]),
         }
     }
-    /// The other line meets the first one after the burst: the burst's length before, or half of it
-    /// after.
+    /// The time by which a line begins before the start of the backlog. The second line begins a
+    /// burst's length before it or, if the curve is slow at first, half of a burst's length after
+    /// it: so it meets the first line at the end of the burst.
     fn before(set: &Set, line: usize) -> Fraction {
         match (line, set.kind) {
             (0, _) => Fraction::ZERO,
@@ -686,7 +689,8 @@ struct Buckets {
     /// The start of a bucket.
     time: Fraction,
     flows: [Bucketed; 5],
-    /// The flow on the wire, or that has been alone since: it is in no bucket.
+    /// The flow on the wire, or the flow that has been alone since it was there: it is in no
+    /// bucket.
     in_hand: Option<usize>,
     entered: u64,
 }
@@ -713,7 +717,8 @@ impl Buckets {
         let (time, width) = (Fraction::ZERO, Buckets::width(weights));
         Buckets { weights: weights.to_vec(), width, time, flows, in_hand: None, entered: 0 }
     }
-    /// A power of two, of which 4092 hold a largest packet of the least weight.
+    /// Width of a bucket: a power of two, so that 4092 buckets hold a largest packet of the least
+    /// weight.
     fn width(weights: &[u64]) -> Fraction {
         let packet = Fraction::new(LARGEST, *weights.iter().min().expect("flows"));
         let mut width = Fraction::new(1, 1i64 << 38);
@@ -823,7 +828,8 @@ impl Slots {
             sending: None,
         }
     }
-    /// At weight 1 a byte takes 2^24; at others that is divided by the weight and rounded.
+    /// The cost of a byte is 2^24 at weight 1; at other weights that is divided by the weight and
+    /// rounded.
     fn cost(&self, f: usize, bytes: u32) -> u128 {
         let weight = u128::from(self.weights[f]);
         u128::from(bytes) * (((1 << 25) + weight) / (2 * weight))
@@ -931,7 +937,7 @@ impl Stamps {
         Stamps { set: set.clone(), waiting, lasts, v: Fraction::ZERO, at: 0, byte: set.byte }
     }
 
-    /// Virtual time at `now`; that of the fluid proceeds from one flow's end to the next.
+    /// Virtual time at `now`; that of the fluid server proceeds from one flow's end to the next.
     fn clock(&mut self, now: u64) -> Fraction {
         match self.set.kind {
             "virtual-clock" | "edf" => self.v = Fraction::of(now),
@@ -1037,7 +1043,7 @@ impl Model for Stamps {
         let v = self.clock(now);
         let old = std::mem::replace(&mut self.set, set.clone());
         let by_length = |tag: Fraction, f: usize| {
-            // A flow with a deadline gets the other one.
+            // A flow with a deadline gets its new deadline.
             if set.kind == "edf" {
                 return tag
                     .plus(Fraction::of(8 * set.parts[f]))
@@ -1094,14 +1100,14 @@ fn sequences(
     }
 }
 
-/// `length` steps, three flows, two sizes: for six steps 19,973 sequences up to renaming, of
-/// 117,649. Between them no time passes, or half of a byte's. With each of the changes at each
-/// place.
+/// Sequences of `length` steps with three flows and two sizes, each change at each place. Flows are
+/// equal, so of the 117,649 sequences of six steps only the 19,973 that differ after renaming are
+/// run. Between steps no time passes, or half of a byte's time.
 fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from_fifo: bool) {
     every_change_of(length, kind, [part; 3], another, from_fifo);
 }
 
-/// The same for flows that may differ: then all sequences.
+/// The same for flows that may differ: then all sequences are run.
 fn every_change_of(
     length: usize,
     kind: &'static str,
@@ -1178,8 +1184,8 @@ fn qfq() {
     every_change(6, "qfq", 1, 8, true);
 }
 
-/// Aggregates of one flow become one of two, or of flows that had another; an added flow enlarges
-/// its aggregate.
+/// Two aggregates of one flow become one of two flows, or flows change to another aggregate; an
+/// added flow enlarges its aggregate.
 #[test]
 fn qfq_plus() {
     every_change_of(6, "qfq+", [1, 2, 4], 2, true);

@@ -40,8 +40,8 @@ fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
 /// Weight, packet length, number of flows.
 type FlowSets<'a> = &'a [(u64, u32, usize)];
 
-/// Fills the queues level by level until `high` packets of a flow are queued and serves them until
-/// `low` are, twice; returns the departures.
+/// Fills the queues level by level until `high` packets of each flow are queued, and serves them
+/// until `low` are left, twice; returns the departures.
 fn fill_and_drain(spec: &PipeSpec, lens: &[u32], low: usize, high: usize) -> Vec<Emit> {
     let mut engine = Engine::new(std::slice::from_ref(spec)).expect("valid");
     let (mut out, mut sent, mut now) = (Vec::new(), Vec::new(), Time::ZERO);
@@ -124,7 +124,7 @@ fn flows(sets: FlowSets<'_>) -> (Vec<u64>, Vec<u32>) {
     sets.iter().flat_map(|&(w, bytes, n)| vec![(w, bytes); n]).unzip()
 }
 
-/// dummynet's mixes, the largest with a tenth of their flows.
+/// dummynet's mixes of flows; the largest mixes have a tenth of their flows here.
 const MIXES: &[(FlowSets<'static>, usize, usize)] = &[
     (&[(1, 1500, 10)], 0, 30),
     (&[(1, 1500, 64)], 0, 20),
@@ -293,8 +293,8 @@ fn random_traces_tell_disciplines_apart() {
     assert!(lag("fifo") > lag("drr"));
 }
 
-/// Bennett and Zhang's example: half the link to one of eleven. The service that WFQ gave it too
-/// early is taken back from the packet that comes next.
+/// Bennett and Zhang's example: one flow of eleven has half of the link. The service that WFQ gave
+/// this flow too early is taken back from its next packet.
 #[test]
 fn a_burst_that_is_early_makes_the_next_packet_late_but_in_wf2q() {
     let mut all: Vec<Arrival> =
@@ -355,9 +355,9 @@ fn an_adversary_exceeds_no_bound() {
     }
 }
 
-/// WF2Q's bound as it was proved: intervals begin anew at the arrival of a packet of a flow of
-/// which the fluid server has nothing left, although the link has. Without that the same arrivals
-/// go far beyond it.
+/// WF2Q's bound as it was proved: an interval begins anew when a packet arrives at a flow of which
+/// the fluid server has nothing left, although the link has. Without this rule the same arrivals
+/// exceed the bound by far.
 #[test]
 fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
     let (weights, lens) = ([4, 1, 1, 1], [60, 60, 60, 60]);

@@ -40,7 +40,7 @@ struct Model {
     limit: usize,
     flow_limit: usize,
     refill: u64,
-    /// Bits per second; and up to which rate each packet has a pause.
+    /// Rate of a queue in bits per second; and `low`, the rate up to which each packet has a pause.
     rate: Option<u64>,
     low: u64,
     /// The queue whose head is on the wire.

@@ -104,7 +104,7 @@ struct Watch {
     /// Arrivals and handles of the queued packets.
     queued: Vec<VecDeque<(Time, u32)>>,
     free: Time,
-    /// Since then the discipline rests only when nothing is queued.
+    /// The instant since which the discipline is idle only when nothing is queued.
     busy_since: Option<Time>,
     offered: Vec<u64>,
     ends: u64,
@@ -169,8 +169,8 @@ impl Watch {
 }
 
 /// For any bytes: nothing panics, no packet is lost or passes another of its flow, the link sends
-/// one at a time and rests only where its discipline may, and counters add up. Returns the number
-/// of packets sent, and of changes made.
+/// one packet at a time and is idle only when its discipline may be, and counters add up. Returns
+/// the number of packets sent, and of changes made.
 pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
     let mut bytes = Bytes(bytes.iter());
     let flows =
@@ -218,7 +218,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 let mut other = spec.clone();
                 bytes.change(&mut other);
                 let Ok(prepared) = engine.prepare(PIPE, &other) else { continue };
-                // Made at once, or kept for later; then the kept one is made, if it still fits.
+                // The change is made at once, or kept for later and made then, if it still fits.
                 let now_or_later = if bytes.below(4) > 0 {
                     Some((prepared, other))
                 } else {

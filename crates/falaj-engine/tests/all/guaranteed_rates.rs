@@ -26,8 +26,8 @@ impl registry::Visitor for Conditions {
     }
 }
 
-/// By flow, the guaranteed rate, its latency, and the allowance until the link has rested after a
-/// change; `None` for a flow whose rate is not guaranteed or cannot be checked.
+/// By flow, the guaranteed rate, its latency, and the allowance until the link has been idle after
+/// a change; `None` for a flow whose rate is not guaranteed or cannot be checked.
 fn guarantees(
     engine: &Engine,
     setup: &Setup,
@@ -91,7 +91,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
                 of.map(|(rate, latency, _)| GuaranteedRateClock::new(rate, latency, Time::ZERO))
             };
             judged.clocks = guaranteed.iter().map(begin).collect();
-            // Remaining time on the wire at the last change, until the link has rested.
+            // Remaining time on the wire at the last change; `None` once the link has been idle.
             let mut settling = None::<Span>;
             let (mut out, mut now, mut wire_until) = (Vec::new(), Time::ZERO, Time::ZERO);
             let calm = dice.from(1, 150) * u64::from(spec.setup.largest);

@@ -13,8 +13,8 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_theory::{Curve, exact, float};
 
-/// (1'), (1'') and (3) for every packet that is queued, with packets of any size, and queue limits
-/// in packets and in bytes.
+/// Delay bounds, such as (1'), (1'') and (3) of virtual links, hold for every packet that is
+/// queued, with packets of any size, and queue limits in packets and in bytes.
 #[test]
 fn no_packet_stays_longer_than_guaranteed() {
     for seed in 0..6_000 {
@@ -44,8 +44,8 @@ fn no_packet_stays_longer_than_guaranteed() {
     }
 }
 
-/// (2), DRR's share and all others: a flow that is backlogged from some instant on has received its
-/// service curve at every instant, counted in whole packets.
+/// Guaranteed rates, such as (2) of virtual links and DRR's share: a flow that is backlogged from
+/// some instant on has received its service curve at every instant, counted in whole packets.
 #[test]
 fn backlogged_flows_get_their_service_curve() {
     for seed in 0..4_000 {
@@ -82,7 +82,7 @@ fn backlogged_flows_get_their_service_curve() {
             .iter()
             .filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
         {
-            // Just before its last bit leaves it does not count yet.
+            // Just before its last bit leaves, the packet does not count yet.
             let waited = (e.end.0 - from).saturating_sub(guarantee.latency.0) as f64 - 1e-6;
             let due = guarantee.rate.0 as f64 / 8e9 * waited.max(0.0);
             assert!(
@@ -103,10 +103,11 @@ impl registry::Visitor for Condition {
     }
 }
 
-/// The same for one backlog after another: from the beginning of each, unless the guarantee
-/// requires that the flow has no deficit then. For all disciplines the guarantee also holds as a
-/// service curve. For any instant there is an earlier one such that the flow has got all bytes that
-/// it had sent by the earlier one, plus its rate from the latency after it on.
+/// The same for one backlog after another: the service curve holds from the beginning of each
+/// backlog, unless the guarantee requires that the flow has no deficit then. For all disciplines
+/// the guarantee also holds in another form. For any instant there is an earlier instant such that
+/// the flow has got all bytes that had arrived by the earlier one, plus its rate from one latency
+/// after it.
 #[test]
 fn later_backlogs_get_their_service_curve_too() {
     let (mut seen, mut later) = (0, 0);
@@ -262,7 +263,7 @@ fn turns_are_served_as_said() {
                 Value::Bytes(u64::from(largest) * dice.from(1, 6) + dice.from(0, 3)),
             );
         }
-        // In bytes of time, so that bounds may be met exactly.
+        // At 1 Gbit/s a byte takes whole nanoseconds, so that bounds may be met exactly.
         spec.setup.rate = dice.one_of(&[Rate::from_mbit(1000), spec.setup.rate]);
         let turns = registry::build("drr", &spec.setup, Ask).unwrap().expect("drr has turns");
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();

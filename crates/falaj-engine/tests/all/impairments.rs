@@ -84,7 +84,7 @@ fn correlation(lost: &[bool]) -> f64 {
     (both - p * p) / (p * (1.0 - p))
 }
 
-/// In deviations: one of 1000 normal samples is further away.
+/// A distance in standard deviations: one of 1000 normal samples is further away.
 const FAR: f64 = 3.29;
 
 #[test]
@@ -97,7 +97,7 @@ fn independent_loss_is_as_often_as_asked_for() {
             let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
             assert!((share(&lost) - p).abs() <= far, "seed {seed}: {} for {p}", share(&lost));
             if far > 0.0 {
-                // For independent ones the correlation is normal around 0.
+                // For independent losses the correlation is normal around 0.
                 assert!(
                     correlation(&lost).abs() < FAR / f64::from(N).sqrt(),
                     "seed {seed}: {}",
@@ -116,7 +116,7 @@ fn correlated_loss_keeps_its_mean() {
             let event = RandomEvent { probability: percent(p), correlation: percent(c) };
             let lost = lost(Loss::Random(event), seed, N);
             let (p, c) = (p as f64 / 100.0, c as f64 / 100.0);
-            // Correlated samples count as fewer.
+            // Correlated samples count as fewer independent ones.
             let far = FAR * (p * (1.0 - p) / f64::from(N) * (1.0 + c) / (1.0 - c)).sqrt();
             assert!((share(&lost) - p).abs() <= far, "seed {seed}: {} for {p}", share(&lost));
             assert!(
@@ -146,7 +146,7 @@ fn bursts_of_loss_are_those_of_their_chain() {
             (gilbert(5, 20, 100, 0), 0.2),
             (gilbert(5, 20, 50, 10), 0.2 * 0.5 + 0.8 * 0.1),
             (gilbert(2, 30, 80, 0), 2.0 / 32.0 * 0.8),
-            // Without single losses and arrivals in bursts it is the chain of two states.
+            // Without single losses and arrivals in bursts this is the chain of two states.
             (four(5, 20, 0, 100, 0), 0.2),
             // By the balance of its states: 1 : 0.25 : 0.25 * 0.3 / 0.6 : 0.01.
             (four(5, 20, 30, 60, 1), (0.25 + 0.01) / (1.0 + 0.25 + 0.125 + 0.01)),
@@ -396,8 +396,8 @@ fn delays_are_distributed_as_asked_for() {
         let y = (x - mean) / amount * 0.75f64.sqrt() + 1.5;
         if y < 1.0 { 0.0 } else { 1.0 - y.powi(-3) }
     };
-    // A quarter of the one and three quarters of the other at the same probability; their
-    // covariance determines the deviation.
+    // A quarter of the normal and three quarters of the Pareto distribution at the same
+    // probability; their covariance determines the deviation.
     let of_pareto = |above: f64| (above.powf(-1.0 / 3.0) - 1.5) / 0.75f64.sqrt();
     let middle = |i: usize| f64::midpoint(above(i), above(i + 1));
     let common: f64 =
@@ -593,7 +593,7 @@ fn slots_deliver_together() {
 }
 
 /// If slots are full, packets wait in the queue up to its limit, and further ones are dropped.
-/// Delivery is the same as if they waited behind it.
+/// Delivery is the same as if packets waited behind the queue.
 #[test]
 fn what_waits_for_slots_is_in_the_queue() {
     let slots = Slots {
@@ -720,7 +720,7 @@ fn a_decision_depends_on_nothing_but_the_packet() {
     }
 }
 
-/// A driver that sleeps until the next unit may be due misses none.
+/// A driver that sleeps until the next unit may be due misses no unit.
 #[test]
 fn nothing_is_due_before_it_may_be() {
     for seed in 0..1_000 {
@@ -792,7 +792,7 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
                 );
                 assert!(emits.windows(2).all(|w| w[1].start >= w[0].end));
             }
-            // For those that arrive: below 2 ms, up to 4 ms, up to 7 ms, where the lost ones begin.
+            // Of packets that arrive: below 2 ms, up to 4 ms, up to 7 ms, where lost packets begin.
             let below = |x: f64| match x / 1e6 {
                 x if x < 1.0 - 1e-5 => 0.0,
                 x if x < 2.0 - 1e-5 => 0.4,

@@ -228,7 +228,7 @@ fn ids_are_flows_of_their_own() {
     }
 }
 
-/// A single id, on a link that is removed and created again, is served as on a permanent one. The
+/// A single id, on a link that is removed and created again, is served as on a permanent link. The
 /// link is removed only when that makes no difference, even for a bucket that is not full and for a
 /// flow ahead of its rate.
 #[test]
@@ -237,8 +237,8 @@ fn a_link_that_went_forgot_nothing() {
     for seed in 0..1_500 {
         let mut dice = Dice::new(seed);
         let mut spec = undivided(&mut dice);
-        // Others round by a virtual time that continues while they are idle, and decide ties
-        // differently.
+        // Other disciplines round by a virtual time that continues while they are idle, and decide
+        // ties differently.
         if !["fifo", "drr", "wrr", "virtual-clock"].contains(&spec.kind) {
             continue;
         }
@@ -291,7 +291,7 @@ fn debts_outlast_idleness() {
     assert!(!known(21_100_000));
 }
 
-/// A bucket that its id has emptied is not full again after an absence.
+/// A bucket that its id has emptied is not full again after the id was idle.
 #[test]
 fn buckets_are_not_filled_by_leaving() {
     let masks = Masks { link: Some(each(8, 1_000)), flows: Vec::new() };
@@ -308,7 +308,8 @@ fn buckets_are_not_filled_by_leaving() {
     assert_eq!(again, [Some(200_000), Some(200_000), Some(300_000)]);
 }
 
-/// A sender that invents thousands of ids gets the shared queues, and harms no id with its own.
+/// A sender that invents thousands of ids gets the shared queues, and harms no id that has a queue
+/// of its own.
 #[test]
 fn made_up_ids_share() {
     let masks = |most| Masks { link: None, flows: vec![Some(each(most, 1_000_000_000))] };
@@ -317,8 +318,8 @@ fn made_up_ids_share() {
     send(&mut engine, 7, 0);
     let mut delays = Vec::new();
     for n in 0..20_000 {
-        // Ten times the capacity of the link, each packet from another address; and one of ours in
-        // 200.
+        // Ten times the capacity of the link, each packet from another address; and one packet in
+        // 200 from our address.
         let mut out = send(&mut engine, 1_000_000 + n, u64::from(n) * 10_000);
         if n % 200 == 0 {
             out.extend(send(&mut engine, 7, u64::from(n) * 10_000));
@@ -333,8 +334,8 @@ fn made_up_ids_share() {
     assert_eq!((report.active, report.beyond), (640, 20_000 - 639));
     assert!(report.of_shared.dropped + report.of_shared.packets() + 10 * 50 >= report.beyond);
     assert!(report.of_shared.dropped > 10_000, "{report:?}");
-    // Packets of ours in the round with the 639 ids, which had a packet each, take long; later
-    // rounds consist of the shared queues and ours.
+    // Our packets in the round with the 639 ids, which had a packet each, take long; later rounds
+    // consist of the shared queues and our queue.
     assert!(
         delays.len() > 80
             && delays[delays.len() * 4 / 5..].iter().all(|d| *d <= Span::from_micros(1_300)),

@@ -36,9 +36,9 @@ fn weight(values: Values, weight: u64) -> Values {
 
 /// mClock by definition, examining every flow each time.
 struct ByClocks {
-    /// Nanoseconds of a byte for reservation and limit; weight.
+    /// Nanoseconds per byte at the reservation, and at the limit; the weight.
     rules: Vec<(Option<u64>, Option<u64>, u64)>,
-    /// `R`, `L`, `P`.
+    /// The clocks of the reservation (`R`), the limit (`L`) and the weight (`P`).
     clocks: Vec<(u64, u64, Fraction)>,
     v: Fraction,
     largest: u64,
@@ -132,8 +132,8 @@ fn mclock_goes_by_its_clocks() {
     assert!(accepted > 300, "{accepted}");
 }
 
-/// A flow with a limit starts in any time no more than the limit allows, plus three packets, plus
-/// one for each flow that may keep a reservation waiting.
+/// In any interval a flow with a limit starts at most the bytes that the limit allows, plus three
+/// packets, plus one packet for each flow that may keep a reservation waiting.
 #[test]
 fn no_limit_is_exceeded() {
     let (mut nearest, mut packets) = (0.0f64, 0);
@@ -286,8 +286,8 @@ fn victim(kind: &'static str, [victim, neighbour]: [Values; 2], capacity: Capaci
     longest_wait_of_a_victim(&PipeSpec { capacity, ..PipeSpec::new(kind, setup, Span::ZERO) })
 }
 
-/// The waiting time is that of its own frame and `frames` of the neighbour's: never more, and less
-/// only by the grid of arrivals.
+/// The longest waiting time is that of the victim's own frame and `frames` frames of the neighbour:
+/// never more, and less only because of the grid of arrivals.
 fn sits_on_whole_frames(kind: &'static str, values: [Values; 2], capacity: Capacity, frames: u32) {
     let most = 193.6 + 833.6 * f64::from(frames);
     let longest = victim(kind, values, capacity.clone());
@@ -325,7 +325,7 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
 
 /// The kernel's `tbf` peeks at the next frame without taking it if the discipline below supports
 /// that: then a frame that arrives while another waits for its tokens goes first. `prio` supports
-/// it; `drr`, `ets` and `qfq` give the frame away.
+/// it; `drr`, `ets` and `qfq` take the frame out of its queue.
 #[test]
 fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
     let quantum = || of("quantum", 1514);
@@ -346,13 +346,13 @@ fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
 fn a_frame_longer_than_the_bucket_is_passed_until_the_bucket_is_full() {
     let mut spec = pipe("priority", vec![of("priority", 0), of("priority", 1)]);
     spec.capacity = Capacity::TokenBucket(2);
-    // A byte takes 8 ns. B1 has the bucket's tokens after 16 ns; B2 would begin when it is full
-    // again, at 32 ns, and A1 arrives before.
+    // A byte takes 8 ns. B1 has the bucket's tokens after 16 ns; B2 would begin when the bucket is
+    // full again, at 32 ns, and A1 arrives before.
     assert_eq!(order(&spec, &[(0, 'B', 4), (0, 'B', 4), (2, 'A', 1)]), "B1@2 A1@3 B2@7");
 }
 
-/// Weights change while packets are queued: a flow's reservation begins when it is set, and its
-/// advance by weight stays as many bytes.
+/// Weights change while packets are queued: a flow's reservation begins when it is set, and the
+/// number of bytes by which the flow is ahead of its weight stays the same.
 #[test]
 fn minima_and_limits_change_while_packets_wait() {
     let set = |reservation: u64| {
@@ -380,7 +380,7 @@ fn minima_and_limits_change_while_packets_wait() {
 /// minimum first.
 struct ByTurns {
     delay: u64,
-    /// Nanoseconds of a byte at the minimum; weight.
+    /// Nanoseconds per byte at the minimum; the weight.
     rules: Vec<(Option<u64>, u64)>,
     /// Flows in the order of their turns; the first turn may have begun.
     turns: VecDeque<usize>,
@@ -427,7 +427,7 @@ impl Model for ByTurns {
         let (stands, begun) =
             (self.turns.contains(&f), self.begun && self.turns.front() == Some(&f));
         if goes_on && !stands {
-            // Next, but not before a turn that has begun.
+            // The flow comes next, but not before a turn that has begun.
             self.turns.insert(usize::from(self.begun), f);
         } else if !goes_on && !begun {
             self.left[f] = self.rules[f].1;

@@ -156,7 +156,7 @@ fn marks_go_with_packets() {
     let places = || [10, 20, 40].map(|delay| link(delay, plain())).to_vec();
     let ran = run(&spec(places(), rules.clone()), &[(0, 1), (100, 2), (200, 3)], true);
     assert_eq!(due(&ran), [(0, 21), (1, 100 + 11 + 41), (2, 211)]);
-    // The third link accepts only marked packets, and then only others.
+    // The third link accepts only packets with one mark: that of the packet, then other marks.
     for (mark, takes) in [(9, true), (7, false), (0, false)] {
         let mut places = places();
         places[2][0].classifier = Classifier::new([&[marked(mark)][..]]);
@@ -286,7 +286,7 @@ fn tables_lead_and_rules_drop_and_pass() {
     assert_eq!(ran.network.taken()[1].packets, 3);
 }
 
-/// The next link sees packets as a link has duplicated or lost them.
+/// The next link gets the copies that a link has made, and not the packets that it has lost.
 #[test]
 fn copies_go_on_and_every_packet_ends_once() {
     let often =
@@ -408,8 +408,8 @@ fn a_change_finds_packets_between_links() {
     assert_eq!((sent(0), sent(1)), (1, 2));
 }
 
-/// Each packet is duplicated by the first link, and the second one marks some: exactly those come
-/// out marked, though a packet and its copy share bytes.
+/// Each packet is duplicated by the first link, and the second link marks some: exactly those leave
+/// with a mark, though a packet and its copy share bytes.
 #[test]
 fn a_copy_is_marked_without_the_other() {
     let twice = Impairments {
@@ -447,8 +447,8 @@ fn a_copy_is_marked_without_the_other() {
     assert!(c.marked > 3, "{c:?}");
 }
 
-/// No pipe reads labels when packets arrive, and then the second link does: it gets the labels of
-/// the packets in the network.
+/// No pipe reads labels when packets arrive. Then the second link begins to read them, and gets the
+/// labels of the packets in the network.
 #[test]
 fn labels_are_learned_when_they_are_read() {
     let plain = Impairments::default;

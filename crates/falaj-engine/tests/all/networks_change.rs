@@ -59,7 +59,7 @@ fn through(links: &[u32]) -> RouteRule {
 struct Sent {
     network: Network,
     out: Vec<Output>,
-    /// By number: how often it left or was lost.
+    /// By number of a packet: how often it left or was lost.
     ends: Vec<u32>,
     left: Vec<Emit>,
     dropped: Vec<(u32, DropReason)>,
@@ -229,7 +229,7 @@ fn a_retimed_packet_comes_to_the_next_link_then() {
     sent.end();
 }
 
-/// A network without rules gets some: packets in transit leave after their link, under their own
+/// A network without rules gets rules: packets in transit leave after their link, under their own
 /// handles.
 #[test]
 fn the_first_rules_come_while_packets_wait() {
@@ -263,7 +263,7 @@ fn packets_go_on_with_other_rules() {
             vec![Some(0), None, Some(2)],
             0,
         ),
-        // Its rule is removed, and later ones are kept; or none.
+        // Its rule is removed; later rules are kept, or no rule is.
         (
             vec![RouteRule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
             vec![None, None, Some(1)],
@@ -283,7 +283,7 @@ fn packets_go_on_with_other_rules() {
         sent.send(at(0), 7);
         let leading = RuleChange::new(rules, 1, become_others, 0);
         sent.change(Time(1), nothing(), vec![], Some(leading)).expect("it fits");
-        // The first one went on the wire before, and its further route was decided then.
+        // The first packet went on the wire before, and its further route was decided then.
         sent.end();
         let second =
             sent.left.iter().find(|emit| emit.handle == 1).map_or(0, |emit| emit.due.0 / 1_000_000);

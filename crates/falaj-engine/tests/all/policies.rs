@@ -240,7 +240,7 @@ fn rates_are_kept_with_and_beside_policies() {
             });
         };
         (0..4 * largest).for_each(|_| send(from));
-        // Faster than bytes are sent.
+        // Packets arrive faster than they are sent.
         (from..horizon).step_by(6).for_each(&mut send);
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let (out, _) = run(&spec, seed, &arrivals, |_, _, _| {});
@@ -304,7 +304,7 @@ fn a_change_loses_nothing_untold() {
                 let kind = if dice.from(0, 1) == 0 { spec.kind } else { dice.one_of(ENTRIES).kind };
                 become_kind(&mut dice, &mut spec, registry::entry(kind).expect("known"));
                 if dice.from(0, 2) == 0 {
-                    // With the same number of leaves, or it is not made.
+                    // The division keeps the number of leaves, or is not made.
                     divide(&mut dice, &mut spec);
                 }
                 manage(&mut dice, &mut spec);
@@ -438,8 +438,8 @@ fn of_its_own(kind: &'static str, scheduler: Values) -> PipeSpec {
     )
 }
 
-/// A connection that fills the queues and one that sends little: all losses are of the former, from
-/// the front of its queue, and the latter waits for two packets at most.
+/// One connection fills the queues, and another sends little: only the first one loses packets,
+/// from the front of its queue, and the second one waits for two packets at most.
 #[test]
 fn fq_codel_takes_it_from_the_fattest() {
     let spec = of_its_own("fq_codel", Values::default().with("limit", Value::Count(20)));
@@ -651,8 +651,9 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();
     let mut broken = Vec::new();
-    // These have one queue for all, or queues of their own; or guarantee delays and no rates; or,
-    // during bursts, are first in first out, so that a flow with a longer queue gets more.
+    // These disciplines have one queue for all flows, or queues of their own; or guarantee delays
+    // and no rates; or, during bursts, are first in first out, so that a flow with a longer queue
+    // gets more.
     let others = ["fifo", "fq", "cake", "fq_codel", "dualpi2", "edf", "mgfq", "ats", "wfq", "wf2q"];
     let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
     for entry in kinds.clone() {

@@ -39,7 +39,7 @@ trait Driven {
     fn begin(&mut self) -> Option<(usize, u32)>;
     /// Half of the transmission has passed.
     fn halfway(&mut self);
-    /// The transmission has ended; the discipline is asked at once.
+    /// The transmission has ended; the discipline is asked for the next packet at once.
     fn end(&mut self);
     fn is_reusable(&mut self, f: usize) -> bool;
 }
@@ -99,8 +99,9 @@ fn drive(kind: &str, setup: &Setup) -> Box<dyn Driven> {
     registry::build(kind, setup, Make(setup)).expect("valid")
 }
 
-/// Worst lag behind the share `w/sum w`, by definition: the largest rise of `phi W - W_k` within a
-/// backlog, up to a departure of the flow itself.
+/// Worst lag of flow `k` behind its share `phi = w/sum w`, by definition: the largest rise of
+/// `phi W - W_k` within a backlog, up to a departure of the flow itself. `W` is the number of bytes
+/// that the link has sent, and `W_k` the number that it has sent of the flow.
 struct Lag {
     weights: Vec<u64>,
     sum: i128,
@@ -113,8 +114,9 @@ struct Lag {
     before: Vec<i128>,
 }
 
-/// Flows may be ahead by their debt from the old share: three more packets under QFQ, one under
-/// WF2Q+ (and a part of the one on the wire).
+/// Asserts that no flow lags more than its bound after changes. Other flows may be ahead by their
+/// debt from the old share: by three more packets under QFQ, by one under WF2Q+ (and by a part of
+/// the packet on the wire).
 fn no_flow_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
     for (f, &worst) in lag.worst.iter().enumerate() {
         let bound = match kind {
@@ -161,12 +163,13 @@ impl Lag {
         self.worst[f] = self.worst[f].max(lag - self.lowest[f]);
         self.lowest[f] = self.lowest[f].min(lag);
     }
-    /// The worst of all flows in whole bytes, rounded to the nearest.
+    /// The worst lag of all flows in whole bytes, rounded to the nearest.
     fn of_all(&self, worst: &[i128]) -> i128 {
         (2 * worst.iter().max().expect("flows") + self.sum) / (2 * self.sum)
     }
     /// QFQ's bound for a flow, multiplied by the sum of the weights: `3 phi sigma + 2 phi L`, with
-    /// `sigma` in bytes at weight 1, plus the amount by which a packet may be longer than the next.
+    /// `sigma` in bytes at weight 1 and `L` the largest packet, plus the amount by which a packet
+    /// may be longer than the next.
     fn qfq_bound(&self, f: usize, largest: u32, spread: u32) -> i128 {
         let (w, largest) = (self.weights[f], u64::from(largest));
         // The power of two from L/w on, in 1/2^32 of a byte.
@@ -174,7 +177,7 @@ impl Lag {
         let rounded = (i128::from(w) * self.sum * 3 * i128::from(sigma)) >> 32;
         rounded + i128::from(2 * w * largest) + i128::from(spread) * self.sum
     }
-    /// WF2Q+'s bound: `L_k + (L - L_k) phi`, here with flows of one size each.
+    /// WF2Q+'s bound: `L_k + (L - L_k) phi`, with `L_k` the flow's largest packet, here `own`.
     fn wf2q_bound(&self, f: usize, own: u32, largest: u32) -> i128 {
         i128::from(own) * self.sum + i128::from(largest - own) * i128::from(self.weights[f])
     }
@@ -582,7 +585,8 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
     }
 }
 
-/// Buckets: never later than self-clocked fair queueing by more than a bucket.
+/// Fair queueing by buckets (`ffs`) is never later than self-clocked fair queueing by more than a
+/// bucket.
 #[test]
 fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
     for seed in 0..200 {
@@ -658,7 +662,7 @@ fn no_flow_lags_more_than_the_bound() {
             for (f, &smallest) in smallest.iter().enumerate() {
                 let bound = match kind {
                     "qfq" => lag.qfq_bound(f, largest, largest - smallest),
-                    // A byte for rounding.
+                    // One byte is allowed for rounding.
                     _ => lag.wf2q_bound(f, largest, largest) + lag.sum,
                 };
                 let (worst, bound) =
@@ -716,8 +720,8 @@ fn any_sum_of_weights_is_served() {
     assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
 }
 
-/// A slot of the heaviest flow's shortest packet is the finest there is, and no less than a unit;
-/// slot shifts below zero were a class of defects in Linux.
+/// The slot of the heaviest flow's shortest packet is the finest slot, and at least one unit; slot
+/// shifts below zero were a class of defects in Linux.
 #[test]
 fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
     for sets in
@@ -791,8 +795,8 @@ fn the_largest_packet_grows_while_packets_wait() {
     }
 }
 
-/// A flow that is silent after each packet keeps its debt: it gets no more than its share, and may
-/// not be forgotten earlier (dummynet forgets it).
+/// A flow that is silent after each packet keeps its debt: it gets no more than its share, and its
+/// state must not be removed before the debt is paid (dummynet removes it).
 #[test]
 fn leaving_does_not_cancel_a_debt() {
     for kind in ["qfq", "wf2q+"] {
@@ -826,8 +830,8 @@ fn pipe(kind: &'static str, setup: Setup) -> PipeSpec {
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
-/// Weights change by any factor while everything is queued and a packet is on the wire: nothing is
-/// lost, and from that instant on the bounds hold for the new weights.
+/// Weights change by any factor while all flows have packets queued and one is on the wire: nothing
+/// is lost, and from that instant on the bounds hold for the new weights.
 #[test]
 fn weights_change_while_packets_wait() {
     for seed in 0..300 {

@@ -24,7 +24,7 @@ struct Aggregate {
     sigma: Fraction,
     start: Fraction,
     budget: u32,
-    /// Turns of its flows; `visited`: the first one has got its quantum.
+    /// Turns of its flows; `visited`: the first flow has got its quantum.
     turns: VecDeque<usize>,
     visited: bool,
     present: bool,
@@ -104,7 +104,7 @@ impl Naive {
         }
     }
 
-    /// Deficit round robin.
+    /// The flow of an aggregate that deficit round robin serves next.
     fn head(&mut self, a: usize) -> Option<usize> {
         let aggregate = &mut self.aggregates[a];
         while let Some(&f) = aggregate.turns.front() {
@@ -197,16 +197,16 @@ impl Naive {
     }
 
     /// Changes the weights, or adds flows. An aggregate of the same flows continues from the same
-    /// start. Another one has the largest debt of the aggregates from which its flows come, up to
-    /// two roundings, and no credit. Flows keep their turns and deficits, a visit continues if its
-    /// flow is the first, and no aggregate is in hand.
+    /// start. Any other aggregate has the largest debt of the aggregates from which its flows come,
+    /// up to two roundings, and no credit. Flows keep their turns and deficits, a visit continues
+    /// if its flow is the first, and no aggregate is in hand.
     pub fn change(&mut self, weights: &[u64]) {
         let (before, now) =
             (std::mem::replace(&mut self.aggregates, Naive::divide(weights)), self.now);
         self.queues.resize(weights.len(), VecDeque::new());
         self.deficits.resize(weights.len(), 0);
         self.in_hand = None;
-        // No more than a quantum, one that was just given included.
+        // A deficit is at most a quantum, also just after the quantum was added.
         self.deficits.iter_mut().for_each(|deficit| *deficit = (*deficit).min(LARGEST));
         for (a, old) in before
             .iter()

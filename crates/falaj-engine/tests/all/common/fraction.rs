@@ -38,7 +38,7 @@ impl Fraction {
     pub fn over(self, o: Fraction) -> Fraction {
         self.times(o.1, o.0)
     }
-    /// The multiple of `step` at or below it.
+    /// The largest multiple of `step` at or below it.
     pub fn floor(self, step: Fraction) -> Fraction {
         Fraction::new((self.0 * step.1).div_euclid(self.1 * step.0) * step.0, step.1)
     }

@@ -216,7 +216,7 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     accepted(spec);
 }
 
-/// On a link whose time is divided, a packet's time must be known.
+/// Removes what makes a packet's time unknown, if the discipline divides the time of the link.
 pub fn accepted(spec: &mut PipeSpec) {
     if spec.refused().is_some() {
         (spec.capacity, spec.impairments.profile, spec.impairments.slots) =
@@ -268,7 +268,7 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
             divide_to(dice, &mut below, levels - 1);
         }
         if own {
-            // Without keys that only undivided flows may have.
+            // Keys that only undivided flows may have are left out.
             let only = entry.draw.leaves_only;
             let kept = spec.setup.flows[f].values.iter().filter(|(name, _)| !only.contains(name));
             spec.setup.flows[f].values =

@@ -13,7 +13,7 @@ pub struct Departure {
     pub arrival: u64,
     pub start: u64,
     pub end: u64,
-    /// It found its queue empty and enough of its phase left for itself.
+    /// True if it found its queue empty and enough of its phase left for itself.
     pub hot: bool,
 }
 

@@ -20,7 +20,7 @@ pub trait Model {
     fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
     fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
     fn begin(&mut self, f: usize, bytes: u32, now: u64);
-    /// Its packet has left, and the next one has this length.
+    /// The packet of `f` has left; `head` is the length of its next packet.
     fn left(&mut self, f: usize, head: Option<u32>, now: u64);
 }
 

@@ -1,8 +1,8 @@
 //! The unit of WF2Q+'s virtual time, by its definition.
 
-/// Units in a byte at weight 1: a multiple of all weights; of their sum and of frequent factors of
-/// sums, as long as that is at most 2^38; and then of the largest power of two. `None` if the
-/// weights alone have no multiple that small.
+/// Number of units in a byte at weight 1, at most 2^38. It is a multiple of all weights; of their
+/// sum and of frequent factors of sums, each if the result still fits; and of the largest power of
+/// two that still fits. `None` if the weights alone have no common multiple that small.
 pub fn units_of_a_byte(weights: &[u64]) -> Option<u64> {
     let common = |a: u64, b: u64| {
         let (mut divisor, mut rest) = (b, a % b);
