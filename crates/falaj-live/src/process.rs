@@ -27,8 +27,8 @@ pub(crate) struct Cloned {
     pub(crate) pidfd: OwnedFd,
 }
 
-/// Runs `child` in a new process with the namespaces that `flags` requests; its result is the exit
-/// status.
+/// Runs `child` in a new process with the namespaces that `flags` requests; the result of `child`
+/// is the exit status.
 ///
 /// The caller must be single-threaded. Then the copy is a complete, consistent process and may do
 /// anything, allocation included; with more threads, a lock held by one of them would stay locked
@@ -38,7 +38,7 @@ pub(crate) fn clone_process(
     child: impl FnOnce() -> i32,
 ) -> Result<Cloned, Errno> {
     let mut pidfd: c_int = -1;
-    // A child of our own parent takes over our exit signal and may not name one.
+    // With CLONE_PARENT the child inherits our exit signal, and the call may not name one.
     let exit_signal = if flags.contains(CloneFlags::CLONE_PARENT) { 0 } else { libc::SIGCHLD };
     let flags = flags.bits() | libc::CLONE_PIDFD | exit_signal;
     // SAFETY: without CLONE_VM and with a null stack this is fork(2): the child goes on with a copy
@@ -81,13 +81,14 @@ pub(crate) fn clone_process(
 
 /// Owns a descriptor that a system call has just returned.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
-    // SAFETY: the callers pass a descriptor fresh from the kernel, which nothing else owns.
+    // SAFETY: the callers pass a descriptor that a system call has just returned, and that nothing
+    // else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// Sends a signal to the process behind a pidfd.
 pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
-    // SAFETY: a null siginfo means that of kill(2); no memory is passed.
+    // SAFETY: with a null siginfo the call behaves as kill(2) does; no memory is passed.
     let done = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
@@ -110,8 +111,8 @@ pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
 
 /// Closes every descriptor from 3 up except those in `keep`.
 ///
-/// Only for a process that is a fresh copy: objects that still own these descriptors must never be
-/// dropped.
+/// Only for a process that is a new copy: objects in it that still own these descriptors must never
+/// be dropped.
 pub(crate) fn close_all_but(keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut first: c_uint = 3;
@@ -126,14 +127,14 @@ pub(crate) fn close_all_but(keep: &mut [RawFd]) {
 }
 
 fn close_range(first: c_uint, last: c_uint) {
-    // SAFETY: the process is a fresh copy in which nothing uses these descriptors any more.
+    // SAFETY: the process is a new copy in which nothing uses these descriptors any more.
     let done = unsafe {
         libc::syscall(libc::SYS_close_range, c_long::from(first), c_long::from(last), 0 as c_long)
     };
     if done == 0 {
         return;
     }
-    // Kernels before 5.9, and containers that forbid system calls they do not know.
+    // Kernels before 5.9 do not have this call, and some containers forbid it.
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")
         .into_iter()
         .flatten()
@@ -148,7 +149,7 @@ fn close_range(first: c_uint, last: c_uint) {
 
 /// Reaps one dead child, if there is one; returns its process number and exit status.
 ///
-/// Not `nix::waitpid`, which reports death by a real-time signal as an error, after the child's
+/// `nix::waitpid` is not used: it reports death by a real-time signal as an error, and the child's
 /// number is lost.
 pub(crate) fn reap() -> Option<(i32, ExitStatus)> {
     let mut status = 0;
@@ -169,7 +170,7 @@ pub(crate) fn start_unblocked(command: &mut Command) {
 pub(crate) fn end_with_this_thread(command: &mut Command) {
     let parent = Pid::this();
     let tie = move || match prctl::set_pdeathsig(Signal::SIGKILL) {
-        // If the parent has ended before, the signal is never sent.
+        // If the parent has ended before this point, the signal is never sent.
         Ok(()) if Pid::parent() != parent => Err(Errno::ESRCH.into()),
         done => done.map_err(io::Error::from),
     };
@@ -179,7 +180,7 @@ pub(crate) fn end_with_this_thread(command: &mut Command) {
     }
 }
 
-/// Ignores `signal` if its action is the default one; returns true if it was.
+/// Ignores `signal` if its action is the default one; returns true if it was the default one.
 pub(crate) fn ignore_if_default(signal: i32) -> bool {
     // SAFETY: both structures are valid for the calls, and SIG_IGN is a valid action.
     unsafe {
@@ -205,7 +206,7 @@ pub(crate) fn restore_default(signal: i32) {
 
 /// Runs a function in a copy of the process, which ends with it; waits for the end.
 ///
-/// The process must be single-threaded, as it is copied as it is.
+/// The process must be single-threaded, because it is copied as it is.
 pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
         return Err(Error { step: SetupStep::OneThread, end: None, errno: 0 });
@@ -226,7 +227,7 @@ pub(crate) fn wait(process: &Cloned) {
         let options = WaitPidFlag::WEXITED | WaitPidFlag::__WALL;
         match waitid(Id::PIDFd(process.pidfd.as_fd()), options) {
             Err(Errno::EINTR) => {}
-            // Another process's child: its descriptor becomes readable.
+            // For a child of another process: its descriptor becomes readable when it is dead.
             Err(Errno::ECHILD) => {
                 let mut dead = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
                 if poll(&mut dead, PollTimeout::NONE) != Err(Errno::EINTR) {

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on, they are read here instead of ending the program. Call it after a sandbox was
-    /// started, so that the signals of its sides stay as they are.
+    /// From now on, these signals are read here instead of ending the program. Call it after a
+    /// sandbox was started, so that the signals of the sandbox's sides stay as they are.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
         for signal in [

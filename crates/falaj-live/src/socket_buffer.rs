@@ -12,8 +12,8 @@ const ROOM: usize = 8 << 20;
 
 /// Makes the receive buffer as large as the kernel allows.
 pub(crate) fn enlarge(socket: &UdpSocket) {
-    // A privileged process may exceed the system's limit; if neither is allowed, losses are counted
-    // all the same.
+    // A privileged process may exceed the system's limit on buffers. If no larger buffer is
+    // allowed, losses are counted all the same.
     if setsockopt(socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &ROOM);
     }
@@ -33,8 +33,8 @@ pub(crate) fn overflowed(socket: &UdpSocket) -> u64 {
     const DROPS: usize = 8;
     let mut figures = [0_u32; DROPS + 1];
     let mut length = size_of_val(&figures) as libc::socklen_t;
-    // SAFETY: the array and its length outlive the call, which writes no more bytes than the length
-    // says.
+    // SAFETY: the array and its length outlive the call, which writes at most as many bytes as the
+    // length.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

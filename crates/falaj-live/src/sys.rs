@@ -26,7 +26,7 @@ fn request(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> Result<libc
 /// The number of an interface.
 pub(crate) fn index(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFINDEX as libc::Ioctl)?;
-    // SAFETY: the kernel has written this member; any bits are a number.
+    // SAFETY: the kernel has written this member; every bit pattern is a number.
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn name(socket: BorrowedFd<'_>, index: c_int) -> Result<String, Errno
     Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) })?;
     let bytes = request.ifr_name.iter().map(|&byte| byte as u8);
     let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
-    // Names are bytes; one that is not text is never requested here.
+    // A name may have any bytes; a name that is not UTF-8 is never requested here.
     String::from_utf8(name).map_err(|_| Errno::EILSEQ)
 }
 
@@ -51,15 +51,15 @@ pub(crate) fn flags(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> 
     Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
 }
 
-/// The largest IP packet of an interface.
+/// The largest IP packet of an interface, in bytes.
 pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
     // SAFETY: as above.
     Ok(unsafe { answer.ifr_ifru.ifru_mtu })
 }
 
-/// An interface's Ethernet address; a TAP's own descriptor identifies its interface, so that the
-/// name may be empty.
+/// An interface's Ethernet address. `name` may be empty if `socket` is the descriptor of a TAP,
+/// which identifies its interface.
 pub(crate) fn mac(socket: BorrowedFd<'_>, name: &str) -> Result<[u8; 6], Errno> {
     let answer = request(socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
     // SAFETY: as above.
@@ -79,8 +79,8 @@ pub(crate) fn tap_without_tso(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { tun_set_offload(fd.as_raw_fd(), c_ulong::from(libc::TUN_F_CSUM)) }.map(drop)
 }
 
-/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net
-/// header; one that `stays` when the descriptor is closed may exist already.
+/// Turns a new descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net header.
+/// A TAP that `stays` when its descriptor is closed may exist already.
 pub(crate) fn tap_configure(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -101,8 +101,8 @@ pub(crate) fn tap_configure(
     let new = if stays { 0 } else { libc::IFF_TUN_EXCL };
     let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | new;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
-    // From linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or
-    // none.
+    // From linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, for IPv4 and IPv6; the
+    // kernel accepts both flags or none.
     const TUN_F_USO: c_uint = 0x20 | 0x40;
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
     let offloads: &[c_uint] = if tso { &[tcp | TUN_F_USO, tcp] } else { &[libc::TUN_F_CSUM] };

@@ -25,7 +25,7 @@ use crate::sandbox::{Hosts, Join, SandboxSide, UserNamespace};
 /// The smallest MTU with which a link carries IPv6.
 const MTU6: u16 = 1280;
 
-/// Hosts, and the router if there is one, by number.
+/// The hosts of a scenario, and the router if there is one, by number.
 #[derive(Clone, Debug)]
 pub struct Topology {
     nodes: Vec<TopologyNode>,
@@ -58,7 +58,7 @@ impl TopologyLink {
     }
 }
 
-/// A scenario that cannot be built from namespaces here.
+/// The reason why a scenario cannot be built from namespaces here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
     /// There are more links than addresses for them.
@@ -85,7 +85,7 @@ impl Topology {
     /// The hosts of a scenario that has some, with free subnets for their links.
     ///
     /// # Errors
-    /// Too many links, or one with too large an MTU.
+    /// There are too many links, or a link has too large an MTU.
     pub fn new(scenario: &Scenario) -> Result<Topology, TopologyError> {
         let mut nodes: Vec<TopologyNode> = scenario
             .hosts
@@ -124,19 +124,19 @@ impl Topology {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// The address by which others know a node: that at the first of its links.
+    /// The address by which others know a node: its address at the first of its links.
     pub fn address(&self, node: usize) -> Ipv4Addr {
         let link = &self.links[self.nodes[node].links[0]];
         link.subnet.address(link.end_of(node))
     }
 
-    /// Its IPv6 address, if all links carry IPv6.
+    /// The node's IPv6 address, if all links carry IPv6.
     pub fn address6(&self, node: usize) -> Option<Ipv6Addr> {
         let link = &self.links[self.nodes[node].links[0]];
         self.six.then(|| link.subnet.address6(link.end_of(node)))
     }
 
-    /// The ends of a link, near first: the node, and the index of its interface.
+    /// The ends of a link, the near end first: the node, and the index of its interface.
     pub(crate) fn ends(&self, link: usize) -> [(usize, usize); 2] {
         self.links[link].nodes.map(|node| {
             let interface = self.nodes[node].links.iter().position(|&l| l == link);
@@ -200,7 +200,7 @@ impl Topology {
             ("FALAJ_ADDR".to_owned(), Variable::V4(self.address(node))),
             ("FALAJ_ADDR6".to_owned(), v6(node)),
         ];
-        // There are many peers, so the variables of a single one are unset.
+        // A node has many peers, so the variables for a single peer are unset.
         let none = ["FALAJ_SIDE", "FALAJ_PEER", "FALAJ_PEER6", "MAHIMAHI_BASE"];
         all.extend(none.map(|name| (name.to_owned(), Variable::Unset)));
         for (n, name) in self.names().enumerate() {
@@ -264,8 +264,8 @@ impl Topology {
         all
     }
 
-    /// By node, its distance in links, and the interface by which the shortest path there begins
-    /// (the first of several equal paths). `None` if there is no path.
+    /// For each node, its distance in links, and the interface by which the shortest path to it
+    /// begins (the first of several equal paths). `None` if there is no path.
     fn first_interfaces(&self, from: usize) -> Vec<Option<(usize, usize)>> {
         let mut by = vec![None; self.nodes.len()];
         let mut seen = vec![false; self.nodes.len()];

@@ -20,7 +20,7 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 
-/// The links between the two sides of a sandbox, whose TAPs it takes.
+/// Builds a forwarder for the links between the two sides of a sandbox, whose TAPs it takes.
 pub fn to_sandbox(
     spec: &NetworkSpec,
     sandbox: &mut Sandbox,
@@ -34,7 +34,8 @@ pub fn to_sandbox(
     })
 }
 
-/// The links between the near side of a sandbox and a guest that has the far side's TAP.
+/// Builds a forwarder for the links between the near side of a sandbox and a guest that has the far
+/// side's TAP.
 ///
 /// # Errors
 /// The near side has no TAP.
@@ -58,8 +59,8 @@ pub fn to_guest(
     })
 }
 
-/// All links between hosts, whose interfaces it takes. Link `n` has the pipes `2 n`, up, and `2 n +
-/// 1`, down; the ports are numbered in the same way, near and far.
+/// Builds a forwarder for all links between hosts, whose interfaces it takes. Link `n` has the
+/// pipes `2 n`, up, and `2 n + 1`, down; the ports are numbered in the same way, near and far.
 pub fn to_hosts(
     scenario: &Scenario,
     topology: &Topology,
@@ -106,8 +107,8 @@ fn joint_port(
     Ok(Box::new(TapPort::new(name(), tap)))
 }
 
-/// The links between two open ends: up from the first to the second. Packets of ends that return
-/// them leave where they came in.
+/// Builds a forwarder for the links between two open ends; up is from the first end to the second.
+/// If the ends return packets, packets leave where they came in.
 pub fn to_ends(
     spec: &NetworkSpec,
     ends: [&dyn Backend; 2],
@@ -131,8 +132,8 @@ pub fn space_tap(hosts: &mut Hosts, side: usize) -> Option<Tap> {
     }
 }
 
-/// A port at a socket that carries a unit in each datagram, header included, and the other end of
-/// the socket, for a machine in memory.
+/// A port at a socket, and the other end of the socket, for a machine that exists only in memory.
+/// Each datagram on the socket is a unit, header included.
 pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
     let (inside, outside) = UnixDatagram::pair()?;
     inside.set_nonblocking(true)?;
@@ -141,7 +142,7 @@ pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
     Ok((Box::new(port), inside))
 }
 
-/// The links between virtual adapters and their uplink.
+/// Builds a forwarder for the links between virtual adapters and their uplink.
 pub fn to_adapters(
     spec: &NetworkSpec,
     adapters: &Adapters,
@@ -156,7 +157,7 @@ pub fn to_adapters(
     })
 }
 
-/// The links between two ports.
+/// Builds a forwarder for the links between two ports.
 fn between(
     spec: &NetworkSpec,
     clock: Clock,
@@ -166,8 +167,8 @@ fn between(
     connect(spec, clock, options, false, port)
 }
 
-/// Connects two ports by links; packets leave at the other port, or, if it `stays`, where they came
-/// in.
+/// Builds a forwarder for links between two ports. Packets leave at the other port or, if `stays`
+/// is true, where they came in.
 fn connect(
     spec: &NetworkSpec,
     clock: Clock,
@@ -185,14 +186,14 @@ fn connect(
     paced(Forwarder::new(clock, network, ports, options))
 }
 
-/// A forwarder that has informed its ports which devices pace links.
+/// Informs the ports which devices pace links, and returns the forwarder.
 fn paced(mut forwarder: Forwarder) -> io::Result<Forwarder> {
     forwarder.pace()?;
     Ok(forwarder)
 }
 
-/// The links behind loopback sockets, one for each source; the address that a source must send to
-/// is written into its plan. Rules see the headers of the original plans.
+/// Builds a forwarder with a loopback socket as port for each source. The address to which a source
+/// must send is written into its plan. Rules see the headers of the original plans.
 pub fn to_loopback(
     scenario: &Scenario,
     plans: &mut [EndPlan; 2],
@@ -220,8 +221,8 @@ pub fn to_loopback(
             let port = LoopbackPort::new(receiving.at, sorted)?;
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
-                // Loopback carries it over IPv4: the payload is extended by the difference in
-                // header length.
+                // Loopback carries the datagram over IPv4: the payload is extended by the
+                // difference in header length.
                 sending.headers -= LONGER_BY as i32;
             }
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();

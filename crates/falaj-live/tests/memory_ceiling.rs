@@ -90,7 +90,7 @@ fn pipe(rate: Rate, delay: Span) -> PipeSpec {
     PipeSpec::new("fifo", setup, delay)
 }
 
-/// The largest resident memory of the process since the last call.
+/// The largest resident memory of the process since the last call, in bytes.
 fn most() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");
@@ -100,7 +100,7 @@ fn most() -> usize {
 
 /// Memory for packets, in bytes.
 const CEILING: usize = 128 << 20;
-/// One port may use eight ninths of it, and one hundredth is allowed for buffers.
+/// One port may use eight ninths of the memory, and one hundredth is allowed for buffers.
 const ALLOWED: usize = CEILING / 9 * 8 + CEILING / 100;
 
 /// Fills a link's memory with units like this one. Returns the bytes used, and the number of
@@ -178,10 +178,10 @@ fn packets_take_no_more_than_they_may() -> io::Result<()> {
 /// Longer than any flood takes, however busy the machine is.
 const PATIENCE: Span = Span::from_secs(120);
 
-/// Sends from changing addresses through a link with these masks, until ids have to share as memory
-/// is short, and then for the same time again. The process may use `may` bytes in addition to its
-/// memory when the link is built. Returns its limit and its largest memory, and the number of ids
-/// with a queue or link of their own.
+/// Sends from changing addresses through a link with these masks, until ids have to share because
+/// memory is short, and then for the same time again. The process may use `may` bytes in addition
+/// to its memory when the link is built. Returns the process's limit and its largest memory, and
+/// the number of ids with a queue or link of their own.
 fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> {
     let clock = Clock::from_zero(monotonic());
     let classifier = Classifier::new([[Match::default()].as_slice()]);
@@ -215,11 +215,11 @@ fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> 
     Ok((resident, most(), ids.active))
 }
 
-/// For any number of addresses, and whatever each of them is given.
+/// Memory stays below the limit for any number of addresses, with a queue or a link for each.
 #[test]
 fn masks_take_no_more_than_they_may() -> io::Result<()> {
-    /// Bytes that a process may use in addition to its memory when the link is built; queues are
-    /// built then, and further ones take less.
+    /// Bytes that a process may use in addition to its memory when the link is built, by case. In
+    /// the last case queues are built with the link, and further queues take less.
     const MAY: [usize; 3] = [256 << 20, 256 << 20, 128 << 20];
     let each = MaskConfig {
         mask: Mask { src: Some(AddressBits::WHOLE), ..Mask::default() },

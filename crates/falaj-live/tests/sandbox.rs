@@ -381,7 +381,7 @@ fn exit_of(sandbox: &mut Sandbox, end: End) -> Exit {
     forward(sandbox, &[end], |_| {}).exits[&end]
 }
 
-/// Processes anywhere whose command line contains `token`, this one aside.
+/// Processes anywhere whose command line contains `token`, except this process.
 fn alive(token: &str) -> Vec<i32> {
     let pids = fs::read_dir("/proc")
         .unwrap()
@@ -394,7 +394,7 @@ fn alive(token: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Asserts that all processes with this token are gone within one second.
+/// Asserts that all processes with this token are gone within 60 seconds.
 fn assert_gone(token: &str) {
     let began = Instant::now();
     loop {
@@ -428,7 +428,7 @@ fn exits(users: UserNamespace) {
     assert_eq!(sandbox.read_event(End::Near).unwrap(), None);
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
-    sandbox.go(End::Far).unwrap(); // once more changes nothing
+    sandbox.go(End::Far).unwrap(); // a second call changes nothing
     let crossed = forward(&mut sandbox, &End::BOTH, |_| {});
     assert_eq!(crossed.exits[&End::Near], Exit::Code(7));
     assert_eq!(crossed.exits[&End::Far], Exit::Signal(9));
@@ -455,12 +455,12 @@ fn exits(users: UserNamespace) {
 
 fn signals(users: UserNamespace) {
     let script = "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    // The test process may run with some of them ignored, as under `nohup`: a shell cannot trap
-    // such a signal.
+    // The test process may run with some of these signals ignored, as under `nohup`: a shell cannot
+    // trap an ignored signal.
     let shell = SandboxSide::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
     let (near, mut said) = captured(shell);
     let mut sandbox = start(SandboxSpec { near, ..spec(users) });
-    sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // before it runs: there is no process yet
+    sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // the command does not run yet
     sandbox.go(End::Near).unwrap();
     assert_eq!(line(&mut said), "ready");
     sandbox.signal(End::Near, libc::SIGUSR1).unwrap();
@@ -479,7 +479,7 @@ fn signals(users: UserNamespace) {
 }
 
 fn orphans(users: UserNamespace) {
-    // Twenty orphans die after their parent; process 1 must not keep their remains.
+    // Twenty orphans die after their parent; process 1 must reap them.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i & sleep 0.0$i &) ; done; sleep \
                   0.4; cat /proc/[0-9]*/stat | cut -d' ' -f3 | grep -c Z";
     let (near, said) = captured(sh(script));
@@ -543,7 +543,7 @@ fn leaks(users: UserNamespace) {
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();
     forward(&mut sandbox, &End::BOTH, |_| {});
-    // The last one is that of the directory being listed.
+    // The last descriptor is that of the directory being listed.
     assert_eq!(rest(said_near), "0 1 2 3 blocked 0 pipe default\n");
     assert_eq!(rest(said_far), "0 1 2 3 blocked 0 pipe default\n");
 }
@@ -822,13 +822,13 @@ fn datagram_trains(users: UserNamespace) {
 }
 
 fn datagrams_joined(users: UserNamespace) {
-    // The number of datagrams that fit into a socket while its reader finds no processor.
+    // The number of datagrams that fit into a socket while its reader does not run.
     const SENT: &str = "60";
     for (address, socket) in
         [("10.77.0.2", "connected"), ("10.77.0.2", "unconnected"), ("fd77::2", "connected")]
     {
-        // While sleeping, all packets due within a millisecond leave together, in tens, as each
-        // tenth is shorter.
+        // While sleeping, all packets due within a millisecond leave together, in units of ten,
+        // because each tenth packet is shorter.
         for (slack, together) in [(Span::from_millis(1), true), (Span::ZERO, false)] {
             let (far, mut server) = captured(probe(&["udp-collect", address, SENT]));
             let near = probe(&["udp-single", address, socket, SENT]);
@@ -1159,7 +1159,7 @@ fn ctrl_c(users: UserNamespace) {
 /// The part of `ctrl_c` that owns the terminal.
 fn at_terminal(mode: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
-    // The test process may run with it ignored, as under `nohup`: a shell cannot trap it then.
+    // The test process may run with SIGINT ignored, as under `nohup`: a shell cannot trap it then.
     let near = "trap 'exit 9' INT; echo press; while :; do sleep 0.02; done";
     let near = SandboxSide::command(["env", "--default-signal=INT", "sh", "-c", near]);
     // Takes the foreground as an interactive shell does, and does not give it back.
@@ -1202,7 +1202,7 @@ fn errors(_: UserNamespace) {
     if !Uid::effective().is_root() {
         return;
     }
-    // In a user namespace that does not allow further ones.
+    // The probe runs in a user namespace that does not allow further ones.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" --probe available";
     let (mut near, said) = captured(sh(script));
     near.command.as_mut().unwrap().push(myself());
@@ -1335,7 +1335,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 assert_eq!(socket.send_to(&train, SocketAddr::new(address, 7)).unwrap(), 9500);
             }
         }
-        // The same with each datagram by itself.
+        // Sends the same datagrams one by one.
         ("udp-single", [address, socket, count]) => {
             let to = SocketAddr::new(address.parse().unwrap(), 7);
             let from = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();

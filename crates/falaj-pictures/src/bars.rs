@@ -28,7 +28,7 @@ pub struct Bars<'a> {
 
 const WIDTH: u32 = 860;
 const ROW: i32 = 34;
-/// The left edge of bars, and the length of the longest bar.
+/// The left edge of bars, and the length of the longest bar, in pixels.
 const LEFT: i32 = 170;
 const LONGEST: f64 = 270.0;
 /// Number of parts that differ without colors.
@@ -79,11 +79,12 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     Ok(())
 }
 
-/// Distance of the lines of a hatching: small enough that a rectangle of the legend has some.
+/// Distance between the lines of a hatching, in pixels; it is small enough that a rectangle of the
+/// legend has some lines.
 const GAP: i32 = 5;
 
-/// Draws a rectangle of the n-th part, with a hatching of its own: none, vertical, horizontal,
-/// both, diagonal.
+/// Draws a rectangle of the n-th part. The hatchings of the parts are: none, vertical, horizontal,
+/// vertical and horizontal, diagonal.
 fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -> Drawn {
     area.draw(&Rectangle::new([(x, y), (x + wide, y + high)], tone(n).filled()))?;
     let line = |from: (i32, i32), to: (i32, i32)| area.draw(&PathElement::new([from, to], PAGE.0));

@@ -122,7 +122,7 @@ impl Axis {
         self.scale.place(self.from)..self.scale.place(self.to)
     }
 
-    /// The largest number of labels, and the number of digits after their points.
+    /// The largest number of labels, and the number of digits after their decimal points.
     fn labels(&self, usual: usize) -> (usize, usize) {
         let range = self.range();
         let labels = if self.scale == Scale::Linear {

@@ -80,9 +80,9 @@ pub(crate) struct PlacedLabel {
     pub(crate) leader: Option<[Pixel; 2]>,
 }
 
-/// Distance between a label and everything else.
+/// Distance between a label and everything else, in pixels.
 const CLEAR: i32 = 3;
-/// Distances of a label from the point that it names, the best one first.
+/// Distances of a label from the point that it names, in pixels, the best one first.
 const DISTANCES: [i32; 6] = [7, 11, 16, 24, 34, 48];
 /// A label at this distance or farther has a leader.
 const FAR: i32 = 16;
@@ -100,7 +100,7 @@ pub(crate) struct LabelSpace {
     segments: Vec<(usize, [Pixel; 2])>,
     /// Centers of marks with the number of their line.
     marks: Vec<(usize, Pixel)>,
-    /// Labels.
+    /// The labels that were placed.
     taken: Vec<Rect>,
 }
 
@@ -129,7 +129,7 @@ impl LabelSpace {
     }
 
     /// Places a label of this size beside one of these points of a line, and keeps it free from
-    /// later ones. `None` if the panel is too full.
+    /// later labels. `None` if the panel is too full.
     pub(crate) fn place(
         &mut self,
         line: usize,

@@ -28,7 +28,7 @@ pub const SEVERAL: [Tone; 7] = [
     (RGBColor(90, 90, 90), "#C4C4C4"),
 ];
 
-/// The strokes of these: lengths of dashes and gaps, in turn.
+/// The strokes of [`SEVERAL`]: lengths of dashes and gaps, in turn.
 const STROKES: [&str; 7] = ["", "7 3", "2 3", "12 3 2 3", "5 4", "16 4", "7 2 2 2 2 2"];
 
 /// The color of line `n`.
@@ -72,8 +72,8 @@ pub fn finished(svg: String, own: &[Tone]) -> String {
     svg
 }
 
-/// As `finished`; each numbered line has a stroke of its own. Lines of one pixel, which are error
-/// bars and leaders, have none.
+/// As `finished`; each numbered line also has its own stroke. Lines of one pixel, which are error
+/// bars and leaders, are not dashed.
 pub fn stroked(svg: &str) -> String {
     let mut svg = svg.to_owned();
     for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty())

@@ -14,8 +14,8 @@ const SCALE: f32 = 2.0;
 /// Fonts for `sans-serif`, if the system does not configure one.
 const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica"];
 
-/// Writes a PNG for each picture, by its name. Without a font they would have no text; then none is
-/// written, and a note says so.
+/// Writes a PNG for each picture, by its name. Without a font the PNGs would have no text; then no
+/// PNG is written, and a note says so.
 pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());

@@ -34,8 +34,8 @@ pub(crate) enum SideMessage {
     Refused(u16),
     /// From the far side: a socket that listens for a port of the host.
     HostPort,
-    /// To a side: the other side is up, make or configure the link; with the other's network
-    /// namespace, or without.
+    /// To a side: the other side is up, make or configure the link; with the network namespace of
+    /// the other side, if this side needs it.
     Link,
     /// To a side: start the command.
     Go,
@@ -43,8 +43,8 @@ pub(crate) enum SideMessage {
     Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
-    /// To a side: live as long as a process holds the socket, and no longer only as long as the
-    /// caller.
+    /// To a side: from now on live until no process holds the control socket, even if the caller
+    /// ends before.
     Outlive,
 }
 
@@ -110,7 +110,7 @@ impl SideMessage {
     }
 }
 
-/// Two connected sockets that keep messages apart and report the death of the other end.
+/// Two connected sockets that preserve message boundaries and report the death of the other end.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }

@@ -11,7 +11,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The status by which a shell would report it: the code, or 128 + the signal's number.
+    /// The status that a shell would report: the code, or 128 + the signal's number.
     pub fn shell_code(self) -> i32 {
         match self {
             Exit::Code(code) => code,

@@ -41,12 +41,13 @@ pub(crate) struct All {
 pub enum Joint {
     /// The interface is a TAP.
     Tap(Tap),
-    /// The interface is one of a veth pair, with a packet socket at the other one.
+    /// The interface is one of a veth pair, with a packet socket at the other interface of the
+    /// pair.
     Packet(Arc<PacketSocket>),
 }
 
-/// Sides by their numbers, and the caller's handles of them; dropping it kills all processes that
-/// still run there.
+/// Sides by their numbers, and the caller's handles of them. Dropping the value kills all processes
+/// that still run there.
 ///
 /// The rules for the caller's signals and thread are those of a [`Sandbox`](super::Sandbox).
 #[derive(Debug)]
@@ -63,7 +64,7 @@ pub struct Hosts {
 struct Held {
     init: Cloned,
     control: OwnedFd,
-    /// One for each interface; `None` if it was taken, or there is none.
+    /// The descriptor for each interface; `None` if it was taken, or there is none.
     joints: Vec<Option<Joint>>,
     /// True if the side has a command that was not started yet.
     waiting: bool,
@@ -99,7 +100,7 @@ impl SideHandover {
 impl Held {
     /// Kills process 1 of the side, and with it all others there.
     fn kill(&self) {
-        // Fails only if it is dead already.
+        // This fails only if the process is dead already.
         let _ = process::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
     }
 }
@@ -155,7 +156,7 @@ impl Hosts {
             });
         }
         let born = bear(inits, own_users);
-        // From here on the sides have handles, and dropping these ends them.
+        // From here on, dropping the handles ends the sides.
         let mut held = Vec::new();
         let mut failure = None;
         for ((cloned, control), &(waiting, interfaces)) in
@@ -184,8 +185,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Continues with sides of one interface each that another process has made, by the descriptors
-    /// of [`SideHandover`].
+    /// Continues with sides that another process has made, by the descriptors of [`SideHandover`].
+    /// Each side must have one interface.
     ///
     /// # Errors
     /// A side is gone, or does not answer.
@@ -202,7 +203,8 @@ impl Hosts {
                 waiting: false,
                 running: false,
                 closed: false,
-                // The sides belong to the other process until this one has taken over everything.
+                // The sides belong to the other process until this process has taken over
+                // everything.
                 left: true,
             });
         }
@@ -396,7 +398,7 @@ impl Hosts {
     /// Packets that all sides' interfaces dropped on their way out because falaj did not read them
     /// in time. `None` if the kernel does not report it.
     pub fn unread(&self) -> Option<u64> {
-        /// The column of /proc/net/dev, counted after the interface's name.
+        /// The index of the column of /proc/net/dev, counted from 0 after the interface's name.
         const DROPPED_OUTGOING: usize = 11;
         let of = |side: &Held, n: usize| -> Option<u64> {
             if let Some(Joint::Packet(packet)) = &side.joints[n] {

@@ -1,9 +1,9 @@
 //! The first process of a side: it makes the network, starts the command, and waits.
 //!
 //! It is process 1 of the side's process namespace. The kernel therefore kills every process of the
-//! side when it dies, and it dies with the caller (a parent-death signal, and the end of the
-//! control socket). No process can outlive a sandbox. If another process is to continue with a
-//! side, it holds the control socket too, and the parent-death signal is cleared.
+//! side when process 1 dies, and process 1 dies with the caller (a parent-death signal, and the end
+//! of the control socket). No process can outlive a sandbox. For another process to continue with a
+//! side, that process holds the control socket too, and the parent-death signal is cleared.
 
 use std::env;
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ use crate::process;
 pub(super) struct SideInit {
     pub(super) plan: SidePlan,
     pub(super) control: OwnedFd,
-    /// The end of a pair of veth interfaces that this side makes.
+    /// The end of the link at which the side is.
     pub(super) end: End,
     pub(super) tso: bool,
     pub(super) join: Join,
@@ -51,9 +51,9 @@ pub(super) struct SideInit {
     pub(super) subnet: Subnet,
     /// The content of `/etc/resolv.conf`; `None`: unchanged.
     pub(super) resolver: Option<String>,
-    /// A namespace between the sides, which lives as long as this side.
+    /// The namespace of a bridge between the sides, which lives as long as this side.
     pub(super) between: Option<OwnedFd>,
-    /// The watch over its loopback interface, once it is up.
+    /// Reports connections that are refused at the side's loopback interface, once the side is up.
     pub(super) refusals: Option<Refusals>,
 }
 
@@ -86,8 +86,8 @@ impl SideInit {
     }
 
     fn start(&mut self) -> Result<SignalFd, (SetupStep, Errno)> {
-        // A child inherits an ignored SIGCHLD from the caller, and then the command's status would
-        // be lost.
+        // If the caller ignores SIGCHLD, this process has inherited that, and the command's status
+        // would be lost.
         process::restore_default(libc::SIGCHLD);
         let signals = prctl::set_pdeathsig(Signal::SIGKILL)
             .and_then(|()| SigSet::all().thread_block())
@@ -107,7 +107,7 @@ impl SideInit {
         }
         network::forward(self.plan.forwards);
         let host_ports = self.host_ports().map_err(|errno| (SetupStep::HostPort, errno))?;
-        // Best effort: it serves a hint, and a host may refuse such sockets.
+        // Best effort: this serves only a hint, and a host may refuse such sockets.
         self.refusals = self.plan.tells_refusals.then(Refusals::watch).and_then(Result::ok);
         if self.own_users {
             userns::give_capabilities();
@@ -386,14 +386,15 @@ fn mounts(files: &[Option<(&str, &str)>]) {
         return;
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    // This is mounted again over the new /sys: programs read their limits there.
+    // The control groups are mounted again in the new /sys, because programs read their limits
+    // there.
     let cgroup = open(
         "/sys/fs/cgroup",
         OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
         Mode::empty(),
     );
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
-    // The new files live in memory that is out of reach as soon as /sys is mounted over it.
+    // The new files are in memory that is out of reach once the side's own /sys is mounted over it.
     if files.iter().any(Option::is_some)
         && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok()
     {

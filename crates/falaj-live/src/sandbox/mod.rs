@@ -62,15 +62,15 @@ use crate::error::Error;
 use crate::host_port::FarForwarder;
 use crate::listening::{self, Transport};
 
-/// Two sides, and the caller's handles of them; dropping it kills all processes that still run
-/// there.
+/// Two sides, and the caller's handles of them. Dropping the value kills all processes that still
+/// run there.
 ///
 /// While it lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, unless it had actions of its own
 /// for them, because Ctrl-C is meant for the command. (A signalfd still receives an ignored signal
 /// if it is blocked.)
 ///
-/// The thread that called [`Sandbox::start`] must live as long as the sandbox: the kernel takes
-/// that thread's death for the caller's and kills the sides.
+/// The thread that called [`Sandbox::start`] must live as long as the sandbox: for the kernel, the
+/// death of that thread is the death of the caller, and it kills the sides.
 #[derive(Debug)]
 pub struct Sandbox {
     sides: Hosts,
@@ -85,8 +85,7 @@ impl Sandbox {
     /// afterwards.
     ///
     /// # Errors
-    /// Returns the step that failed, the reason, and what to try. Everything made so far is removed
-    /// then.
+    /// The step that failed, the reason, and a remedy. Everything made so far is removed.
     pub fn start(spec: SandboxSpec) -> Result<Sandbox, Error> {
         let SandboxSpec {
             mtu,
@@ -211,15 +210,15 @@ impl Sandbox {
         self.sides.signal(end.index(), signal)
     }
 
-    /// Packets that both sides' interfaces dropped on their way out because falaj did not read them
-    /// in time: the kernel queues a limited number and drops the rest. Only the kernel counts these
-    /// drops; `None` if it does not report them.
+    /// Number of packets that both sides' interfaces dropped on their way out because falaj did not
+    /// read them in time: the kernel queues a limited number and drops the rest. Only the kernel
+    /// counts these drops; `None` if it does not report them.
     pub fn unread(&self) -> Option<u64> {
         self.sides.unread()
     }
 
-    /// Packets that reached the far side and were addressed beyond it, without a route there.
-    /// `None` if the kernel does not report them.
+    /// Number of packets that reached the far side and were addressed beyond it, without a route
+    /// there. `None` if the kernel does not report them.
     pub fn stranded(&self) -> Option<u64> {
         let count = |file: &str, of: &str, name: &str| -> Option<u64> {
             let text =
@@ -228,8 +227,8 @@ impl Sandbox {
             let at = lines.next()?.split_whitespace().position(|known| known == name)?;
             lines.next()?.split_whitespace().nth(at)?.parse().ok()
         };
-        // A host that is not a router counts them in the first counter, a router without a route in
-        // the second.
+        // A far side that is not a router counts these packets in the first counter; a router
+        // without a route counts them in the second.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
     }
 

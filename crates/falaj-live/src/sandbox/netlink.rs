@@ -91,7 +91,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Makes a pair of veth interfaces: `here` in this network namespace and `there` in that one.
+    /// Makes a pair of veth interfaces: `here` in this network namespace, `there` in `namespace`.
     pub(crate) fn add_veth(
         &mut self,
         here: NetlinkInterface<'_>,
@@ -128,8 +128,9 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Lets interface `index` send frames at this rate, by a token bucket of at least two of the
-    /// largest frames of its `mtu`. Frames that wait for tokens are queued, at most a megabyte.
+    /// Limits the rate at which interface `index` sends, by a token bucket. The burst is at least
+    /// two of the largest frames for `mtu`. Frames that wait for tokens are queued, at most a
+    /// megabyte.
     pub(crate) fn add_token_bucket(
         &mut self,
         index: u32,

@@ -23,9 +23,9 @@ use crate::backend::tap::Tap;
 use crate::error::SetupStep;
 use crate::link_end::Subnet;
 
-/// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8
-/// ms in which the forwarder does not get the processor; falaj's own queues, which have limits as
-/// configured, come after it.
+/// Number of frames that may wait in the kernel for the forwarder. At a million frames per second
+/// they bridge 8 ms in which the forwarder does not get the processor. falaj's own queues, with the
+/// configured limits, come after them.
 const QUEUE: u32 = 8192;
 
 /// The other end of the link's interface, if that is one of a veth pair.
@@ -61,8 +61,8 @@ impl SideNetwork {
                 ("router_solicitations", "0"),
                 // The link-local address follows from the Ethernet address: see `link_local`.
                 ("addr_gen_mode", "0"),
-                // The first reports of multicast groups leave within milliseconds; their
-                // repetitions never.
+                // The first reports of multicast groups are sent within milliseconds; their
+                // repetitions are practically never sent.
                 ("mldv1_unsolicited_report_interval", NEVER),
                 ("mldv2_unsolicited_report_interval", NEVER),
             ] {
@@ -71,7 +71,8 @@ impl SideNetwork {
             // If there are two paths between hosts, packets may arrive by the other one.
             set(&format!("ipv4/conf/{conf}/rp_filter"), "0");
         }
-        // Any group may ping; the kernel only accepts groups that the user namespace maps.
+        // Processes of any group may send pings; the kernel only accepts groups that the user
+        // namespace maps.
         let (first, last) = groups();
         set("ipv4/ping_group_range", &format!("{first} {last}"));
         Ok(network)
@@ -82,7 +83,7 @@ impl SideNetwork {
         Ok(SideNetwork { netlink: Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))? })
     }
 
-    /// Makes a link as a TAP interface.
+    /// Makes the side's end of a link: a TAP interface.
     pub(super) fn add_tap(&mut self, at: &Attachment, tso: bool) -> Result<Tap, Failure> {
         let tap = Tap::create(&at.name, tso, false)?;
         // The offloads of a TAP were set when it was created.
@@ -93,7 +94,7 @@ impl SideNetwork {
         Ok(tap)
     }
 
-    /// Makes a link as a pair of veth interfaces, the other one in namespace `there`.
+    /// Makes a link: a pair of veth interfaces, the other one in namespace `there`.
     pub(super) fn add_veth(
         &mut self,
         at: &Attachment,
@@ -104,9 +105,10 @@ impl SideNetwork {
         self.configure(at)
     }
 
-    /// Makes a link as a packet socket at the far end of a pair of veth interfaces. That end is in
-    /// a network namespace of its own, which answers no packets. The namespace lives as long as the
-    /// socket, and the pair with it. The end sends at `rate`, if there is one.
+    /// Makes the side's end of a link: a pair of veth interfaces, with a packet socket at the outer
+    /// one. The outer interface is in a separate network namespace, which answers no packets; this
+    /// namespace and the pair live as long as the socket. The outer interface sends at `rate`, if
+    /// there is one.
     pub(super) fn add_packet(
         &mut self,
         at: &Attachment,
@@ -120,8 +122,8 @@ impl SideNetwork {
         let between = network_namespace().map_err(veth)?;
         let mut there = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         let here = interface(at, at.mac, tso);
-        // The end has another address, so that the kernel treats incoming packets as other hosts'
-        // and processes them no further.
+        // The outer interface has another address, so that the kernel takes incoming packets for
+        // those of other hosts and processes them no further.
         let [a, b, c, link, _, end] = at.mac;
         let outer =
             NetlinkInterface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
@@ -157,8 +159,7 @@ impl SideNetwork {
         Ok(between)
     }
 
-    /// Makes a port of the bridge in namespace `between`, with the side's interface at its other
-    /// end.
+    /// Makes a port of the bridge in namespace `between`; its other end is the side's interface.
     pub(super) fn join_bridge(&mut self, at: &Attachment, between: OwnedFd) -> Result<(), Failure> {
         let bridge = |errno| (SetupStep::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
@@ -166,7 +167,7 @@ impl SideNetwork {
         self.add_bridge_port(at, side)
     }
 
-    /// Makes a port from within the bridge's namespace; then goes back to the side's.
+    /// Makes a port from within the bridge's namespace; then returns to the side's namespace.
     fn add_bridge_port(&mut self, at: &Attachment, side: OwnedFd) -> Result<(), Failure> {
         let bridge = |errno| (SetupStep::CreateBridge, errno);
         let mut here = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
@@ -234,8 +235,8 @@ impl SideNetwork {
     }
 }
 
-/// Makes a link as a TAP interface of the current namespace, in which nothing else is set. A TAP
-/// that `stays` may exist already, with the settings of its owner.
+/// Makes a TAP interface in the current namespace, whose other settings do not change. A TAP that
+/// `stays` may exist already, with the settings of its owner.
 pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
     let mut network = SideNetwork::found()?;
     let was_there = if_nametoindex(&*at.name);

@@ -82,9 +82,9 @@ pub(crate) enum Forwards {
 pub(crate) enum Variable {
     Text(String),
     V4(Ipv4Addr),
-    /// Set only if the side's first link carries IPv6.
+    /// An IPv6 address; the variable is set only if the side's first link carries IPv6.
     V6(Ipv6Addr),
-    /// Removed, because within another link the variable would have that link's value.
+    /// The variable is removed: within another link it would have that link's value.
     Unset,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Variable {
 #[derive(Debug, Default)]
 pub(crate) struct SidePlan {
     pub(crate) side: SandboxSide,
-    /// Interfaces are named by this order.
+    /// The side's interfaces; they are named in this order.
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) forwards: Forwards,
     pub(crate) variables: Vec<(String, Variable)>,

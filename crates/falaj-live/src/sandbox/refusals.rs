@@ -1,7 +1,9 @@
-//! Connections to the side's own loopback addresses that are refused, since nothing listens there.
+//! Connections to the side's own loopback addresses that are refused, because nothing listens
+//! there.
 //!
-//! A socket at the loopback interface sees the reset that answers them. A filter in the kernel
-//! keeps all other packets away, so that loopback traffic costs the first process nothing.
+//! A packet socket at the loopback interface receives the resets that refuse these connections. A
+//! filter in the kernel keeps all other packets away, so that loopback traffic costs the first
+//! process nothing.
 
 use crate::backend::packet;
 use crate::listening;
@@ -13,7 +15,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The watch over one network namespace, the caller's.
+/// Watches the caller's network namespace for refused connections.
 pub(super) struct Refusals {
     socket: Socket,
     /// Ports that were returned before.
@@ -42,7 +44,8 @@ impl Refusals {
                 Err(_) => return None,
             };
             let port = source_port(&packet[..length]);
-            // A server that gives a connection up sends a reset, too.
+            // A server that aborts a connection sends a reset too, so ports with a server are
+            // skipped.
             let served = |port| listening::ports().contains(&(listening::Transport::Tcp, port));
             if let Some(port) = port.filter(|&port| !served(port))
                 && self.told.insert(port)

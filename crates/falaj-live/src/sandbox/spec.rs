@@ -11,7 +11,7 @@ use crate::link_end::Subnet;
 /// The name of the link's interface, the same on both sides.
 pub const INTERFACE: &str = "falaj0";
 
-/// The far side's interface to the world, where there is a [way out](crate::nat).
+/// The far side's interface to the Internet, where there is a [way out](crate::nat).
 pub(crate) const NAT_INTERFACE: &str = "out0";
 
 /// The kind of connection between the two sides.
@@ -22,8 +22,8 @@ pub enum Join {
     Auto,
     /// A TAP interface on each side; the caller reads and writes every packet.
     Tap,
-    /// An interface of a veth pair on each side. The pair's other one is in a namespace where only
-    /// the caller has a packet socket; the caller reads and writes every packet.
+    /// An interface of a veth pair on each side. The other interface of the pair is in a namespace
+    /// where only the caller has a packet socket; the caller reads and writes every packet.
     Packet,
     /// As `Packet`, but the pair's other interface sends at most at this rate, as a network card
     /// does: by the kernel's token bucket (`tbf`), which counts whole frames without their
@@ -38,17 +38,18 @@ pub enum Join {
 /// The condition for making a user namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserNamespace {
-    /// If the caller is not root, or root without `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
+    /// A user namespace is made if the caller is not root, or root without `CAP_SYS_ADMIN` and
+    /// `CAP_NET_ADMIN`.
     #[default]
     Auto,
-    /// Always, as root too.
+    /// A user namespace is always made, even for root.
     Always,
 }
 
 /// The command of one side, with its streams and environment.
 #[derive(Debug, Default)]
 pub struct SandboxSide {
-    /// The command and its arguments, looked up in `PATH`; `None` leaves the side without one.
+    /// The command and its arguments, looked up in `PATH`; `None`: the side has no command.
     pub command: Option<Vec<OsString>>,
     /// The command's standard input; `None`: the caller's.
     pub stdin: Option<OwnedFd>,
@@ -92,9 +93,9 @@ pub struct SandboxSpec {
     pub routes: bool,
     /// The content of `/etc/resolv.conf` on both sides; `None`: the caller's.
     pub resolver: Option<String>,
-    /// Side a.
+    /// Side a, at the near end of the link.
     pub near: SandboxSide,
-    /// Side b.
+    /// Side b, at the far end of the link.
     pub far: SandboxSide,
     /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
     /// `None`: a namespace of its own. An existing namespace is not changed, except that it has the

@@ -1,9 +1,9 @@
 //! Signals and the foreground of the terminal that the caller and its commands share.
 //!
-//! All of them are in one process group, so that Ctrl-C reaches the command as if falaj were not
-//! there. The caller must outlive that Ctrl-C to report how the command ended. And a command that
-//! takes the terminal for itself, as an interactive shell does, cannot give it back: the caller's
-//! process group has no number in its namespace.
+//! The caller and its commands are in one process group, so that Ctrl-C reaches the command as if
+//! falaj were not there. The caller must survive that Ctrl-C, to report how the command ended. A
+//! command that takes the foreground of the terminal for itself, as an interactive shell does,
+//! cannot give it back: the caller's process group has no number in the command's namespace.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +19,7 @@ use crate::process;
 pub(super) struct Terminal {
     /// The terminal, if there is one and the caller was in its foreground.
     foreground: Option<File>,
-    /// Signals that the caller ignores meanwhile, to be restored.
+    /// Signals that the caller ignores until this value is dropped.
     ignored: Vec<i32>,
 }
 
@@ -41,7 +41,7 @@ impl Terminal {
         if let Some(terminal) = &self.foreground
             && tcgetpgrp(terminal) != Ok(getpgrp())
         {
-            // Fails only if the terminal itself is gone, and then there is nothing to take back.
+            // This fails only if the terminal itself is gone; then there is nothing to take back.
             let _ = tcsetpgrp(terminal, getpgrp());
         }
     }

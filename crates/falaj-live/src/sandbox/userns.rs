@@ -1,8 +1,9 @@
 //! The user namespace that makes a sandbox possible without root.
 //!
-//! A process that has just made one holds every capability in it, hence over the namespaces made
-//! inside. The caller itself stays outside: a launcher, cloned into the user namespace, clones the
-//! sides' first processes as children of the caller (`CLONE_PARENT`) and ends.
+//! A process that has just made a user namespace holds every capability in it, and so over all
+//! namespaces that are made inside. The caller itself stays outside: a launcher, cloned into the
+//! user namespace, clones the sides' first processes as children of the caller (`CLONE_PARENT`) and
+//! ends.
 
 use std::fs;
 
@@ -29,8 +30,8 @@ impl Identity {
 
     /// Maps the identity into the user namespace that this process has just made.
     pub(super) fn map(self) -> Result<(), Errno> {
-        // Without privilege the kernel requires this first: groups that a process cannot leave may
-        // exist to deny access. Kernels before 3.19 lack the file.
+        // Without privilege the kernel requires this before groups are mapped: groups that a
+        // process cannot leave may exist to deny access. Kernels before 3.19 lack the file.
         match write("/proc/self/setgroups", "deny") {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),

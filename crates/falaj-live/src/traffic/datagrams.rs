@@ -1,8 +1,7 @@
 //! A scenario's sources as real datagrams, and measurements of their arrival.
 //!
-//! A sender and a receiver are processes of their own, one at each end of the
-//! link. Both read CLOCK_MONOTONIC, so a datagram's delay is the difference of
-//! two readings of one clock.
+//! The sender and the receiver are separate processes, one at each end of the link. Both read
+//! CLOCK_MONOTONIC, so a datagram's delay is the difference of two readings of one clock.
 
 use crate::clock::{Clock, monotonic};
 use crate::poll::PollSet;
@@ -52,8 +51,8 @@ pub struct EndPlan {
     pub window: u64,
     /// True if the report includes the delay of each datagram.
     pub each: bool,
-    /// True if a sender may have megabytes in the kernel's own queues; otherwise it waits as soon
-    /// as it has some hundred kilobytes there.
+    /// True if a sender may have megabytes in the kernel's own queues; otherwise it waits once it
+    /// has some hundred kilobytes there.
     pub floods: bool,
 }
 
@@ -204,7 +203,7 @@ pub struct ReceivedDatagram {
     pub flow: FlowKey,
     /// Its source's number in the scenario.
     pub source: u32,
-    /// Its number among those of its source, from 0 on.
+    /// The datagram's number among the datagrams of its source, from 0 on.
     pub number: u64,
     /// Length of its payload in bytes.
     pub length: u32,
@@ -379,11 +378,12 @@ fn sleep_until(clock: &Clock, at: Time) {
     use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
     let instant = clock.monotonic_of(at);
     let then = TimeSpec::new((instant / 1_000_000_000) as i64, (instant % 1_000_000_000) as i64);
-    // A signal that interrupts the sleep makes the datagram early by the rest; none is expected.
+    // A signal that interrupts the sleep makes the datagram early by the remaining time; no signal
+    // is expected.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);
 }
 
-/// Parses source, number and instant of sending of one of our datagrams.
+/// Parses source, number and instant of sending of a datagram with our header.
 fn stamp(datagram: &[u8]) -> Option<(u32, u64, u64)> {
     let (magic, rest) = datagram.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk()?;

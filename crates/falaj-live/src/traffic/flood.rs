@@ -1,4 +1,4 @@
-//! As many small datagrams as a machine can send, to measure how many a link forwards.
+//! A flood of as many small datagrams as the machine can send, to measure how many a link forwards.
 
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};

@@ -1,5 +1,5 @@
 //! Delay from socket to socket, measured by a program that never sleeps while a datagram is in
-//! transit: the latency of a link without that of waking a receiver.
+//! transit: the latency of a link, without the time to wake a receiver.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -69,7 +69,7 @@ pub fn probe(
                     delays.record(took);
                     break;
                 }
-                // A datagram that was already counted as lost.
+                // This datagram was already counted as lost.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
                 Err(error) => return Err(error),

@@ -21,7 +21,7 @@ use std::{io, thread};
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// Units whose first four bytes are their number.
+/// The port of a device; the first four bytes of a unit are its number.
 struct Device {
     socket: UnixDatagram,
     says_room: bool,
@@ -62,7 +62,7 @@ impl Port for Device {
 
 impl PortHandover for Device {}
 
-/// Each packet takes 121 us.
+/// A pipe on which each packet takes 121 us.
 fn pipe(pace: Pace) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(100_000))];
     let rate = Rate::from_mbit(100);
@@ -100,8 +100,8 @@ fn link(
     Ok((Forwarder::new(clock, engine, ports, Options::default()), behind))
 }
 
-/// Sends `packets` packets through the link, as its queue has room; the device at the far end takes
-/// `each` for a packet. Returns the order of arrival, and the activity of the loop.
+/// Sends `packets` packets through the link, as its queue has room. The device at the far end takes
+/// the time `each` for a packet. Returns the order of arrival, and the activity of the loop.
 fn pass(
     (mut forwarder, [near, far]): (Forwarder, [UnixDatagram; 2]),
     packets: u32,
@@ -174,7 +174,7 @@ fn a_device_is_handed_many_packets_at_one_wake_up() -> io::Result<()> {
     // At least half of the device's backlog is handed over at once, which makes 200 wake-ups; other
     // wake-ups depend on the host.
     assert!(awake.by_timer + awake.by_room < 2_000 / 4, "{awake:?}");
-    // The link takes 242 ms, and a refill is not spun for.
+    // The link takes 242 ms, and the loop does not spin before a refill.
     assert!(awake.spun < Span::from_millis(242 / 2), "{awake:?}");
     Ok(())
 }
@@ -188,7 +188,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
         error.to_string().starts_with("The device: the interface does not say when it has room"),
         "{error}"
     );
-    // A change may not set the pace either; one that keeps it is accepted.
+    // A change may not let the device pace the link either; a change without that is accepted.
     let (mut forwarder, _ends) = link(Pace::Falaj, false, 0)?;
     forwarder.pace()?;
     let change = |spec: PipeSpec| {

@@ -34,7 +34,7 @@ use std::rc::Rc;
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// Requests of a unit in memory, by its first byte.
+/// What a unit requests from the port in memory, by the unit's first byte.
 mod ask {
     pub(crate) const NOTHING: u8 = 0;
     pub(crate) const NO_FLOW: u8 = 1;
@@ -55,10 +55,10 @@ struct Outside {
 struct Inside {
     waiting: VecDeque<Vec<u8>>,
     bell: PipeWriter,
-    /// Units that were sent, and when.
+    /// Units that were sent, and the time of sending.
     out: Vec<(Time, Vec<u8>)>,
     gone: bool,
-    /// It never runs dry: the last unit is read again and again.
+    /// True if the port always has a unit: the last one is read again and again.
     endless: bool,
 }
 
@@ -81,7 +81,7 @@ impl Outside {
         Ok((outside.clone(), Memory { outside, bell: reader }))
     }
 
-    /// Puts a unit in front of the port and returns when.
+    /// Puts a unit in front of the port and returns the time.
     fn push(&self, ask: u8, number: u32, length: usize) -> io::Result<Time> {
         let mut unit = vec![0; length.max(5)];
         unit[0] = ask;
@@ -190,7 +190,8 @@ fn between(engine: Engine, options: Options) -> io::Result<(Forwarder, [Outside;
 /// Forwards until no packet is in transit.
 fn run_dry(forwarder: &mut Forwarder) -> io::Result<()> {
     let clock = forwarder.clock();
-    // A machine may stall for longer than a run takes, and then nothing was read in it.
+    // The machine may stall for longer than one run, in which nothing is read then: three runs
+    // count.
     let mut dry = 0;
     for _ in 0..10_000 {
         assert_eq!(forwarder.run(clock.now() + Span::from_millis(2), &[])?, Woken::Deadline);
@@ -293,7 +294,7 @@ fn others_are_heard_idle_and_under_load() -> io::Result<()> {
     Ok(())
 }
 
-/// One port never runs dry, and its packets are lost: only the end of its turn makes room for the
+/// One port always has units, and its packets are lost. Only the end of its turn makes room for the
 /// other port, whose packets are delivered at once.
 #[test]
 fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Result<()> {
@@ -345,7 +346,7 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
     Ok(())
 }
 
-/// Its queue is longer than the memory: the rest of the memory is left for units of the other port.
+/// The queue is longer than the memory, but some memory is left for units of the other port.
 #[test]
 fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Result<()> {
     let mut pipes = [pipe(Rate::from_bits(1_000), Span::ZERO), pipe(Rate::UNLIMITED, Span::ZERO)];
@@ -375,7 +376,7 @@ fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Resul
 
 #[test]
 fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
-    // A single port may use eight of nine parts.
+    // A single port may use eight ninths of the memory.
     let room_for_8 = 9 * (SIZE + 600);
     let (mut forwarder, [near, far]) = link(Rate::UNLIMITED, Span::from_millis(100), room_for_8)?;
     for round in 1..=2 {
@@ -434,7 +435,7 @@ fn a_packet_without_room_waits_if_configured() -> io::Result<()> {
         if when_full == WhenFull::Drop {
             assert!(forwarder.counters(PipeId(1), FLOW).dropped() > 0);
         } else {
-            // Without waiting, the other direction continued meanwhile.
+            // Packets going down wait for room, so all of them arrive.
             assert_eq!(near.numbers(), (0..SENT).collect::<Vec<_>>());
         }
     }
@@ -485,7 +486,7 @@ fn a_port_that_is_gone_ends_the_run_by_name() -> io::Result<()> {
 
 #[test]
 fn waiting_costs_little() -> io::Result<()> {
-    // Idle; with a unit in long transit; and with the wire busy for long.
+    // Three cases: idle; with a unit in long transit; with the wire busy for long.
     for (mbit, delay, units) in [(1000, 0, 0), (1000, 200, 1), (1, 200, 20)] {
         let (mut forwarder, [near, far]) =
             link(Rate::from_bits(mbit * 1_000_000), Span::from_millis(delay), MEMORY)?;
@@ -611,8 +612,8 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     Ok(())
 }
 
-/// While the thread is kept from its processor, due events are not counted; and counters do not
-/// move in time.
+/// While the thread does not run, due events are not counted, and the time of a snapshot does not
+/// pass them.
 #[test]
 fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     const PACKET: Span = Span::from_millis(8);
@@ -662,7 +663,7 @@ fn a_rate_that_was_taken_back_blocks_nothing() -> io::Result<()> {
 }
 
 /// A packet that has left its queue keeps its time, and counts for its flow, whatever index that
-/// has now; the counters of removed flows stay.
+/// flow has now. The counters of removed flows stay.
 #[test]
 fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let rate = Rate::from_mbit(100);

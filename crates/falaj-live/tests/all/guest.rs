@@ -35,7 +35,7 @@ pub(crate) struct Guest {
     pub(crate) file: File,
     pub(crate) kicks: [EventFd; 2],
     pub(crate) calls: [EventFd; 2],
-    /// Descriptors and entries made available so far, by ring.
+    /// Numbers of descriptors and of entries made available so far, by ring.
     pub(crate) made: [u16; 2],
 }
 

@@ -20,8 +20,9 @@ fn port() -> (Box<dyn Port>, UnixDatagram) {
     (port, socket)
 }
 
-/// Any bytes as a unit after a virtio-net header (TAP, packet sockets, guests): read, classified,
-/// cut, marked, corrupted, sent; and as a frame of AF_XDP, whose checksum may be unfinished.
+/// Handles any bytes as a unit after a virtio-net header (TAP, packet sockets, guests): it is read,
+/// classified, cut, marked, corrupted and sent. Handles them also as a frame of AF_XDP, whose
+/// checksum may be unfinished.
 pub(crate) fn unit(bytes: &[u8]) {
     let ((mut port, socket), mut buffer) = (port(), vec![0; Tap::MAX_UNIT]);
     let bytes = &bytes[..bytes.len().min(4_000)];
@@ -63,8 +64,8 @@ pub(crate) fn unit(bytes: &[u8]) {
 }
 
 /// Frames of three adapters and of the uplink, with any addresses, while adapters are paused,
-/// removed and added: received frames were sent, no adapter gets frames for another's address, and
-/// in the end a correct frame passes in both directions.
+/// removed and added. Each received frame was sent by an adapter, no adapter gets frames for
+/// another's address, and in the end a correct frame passes in both directions.
 pub(crate) fn adapters(bytes: &[u8]) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     /// The first address of each adapter is its own; the others may be used by any.
@@ -114,7 +115,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
                 let unit = frame(to, from, body);
                 let _ = outside[n].as_ref().map(|socket| socket.send(&unit));
             }
-            // Shorter than an Ethernet header.
+            // A frame shorter than an Ethernet header.
             3 => drop(outside[n].as_ref().map(|socket| socket.send(body))),
             4 => drop(uplink.send(&frame(to, from, body))),
             5 => drop(uplink.send(body)),

@@ -235,7 +235,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
     let guest = Guest::connect(&card.path, LEAST);
     let _ = guest.share(MEMORY as u64 + 0x1000);
     assert!(guest.frontend.get_features().is_err(), "it was hung up on");
-    // A monitor that sends half a message is waited for, without blocking.
+    // The card waits for the rest of half a message, without blocking packets.
     let mut half = UnixStream::connect(&card.path).expect("it listens");
     half.write_all(&[1, 0]).expect("it is read");
     assert_eq!(card.receives(), None);
@@ -264,7 +264,8 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
 }
 
 /// Rings written by arbitrary bytes: descriptors outside of the memory, in a loop, or in tables;
-/// indices that are too large. Units are read and sent meanwhile; in the end a correct one passes.
+/// indices that are too large. Units are read and sent while the bytes are written; in the end a
+/// correct unit passes.
 pub(crate) fn rings(bytes: &[u8]) {
     let features = LEAST
         | bytes
