@@ -1,4 +1,5 @@
-//! The common part of `bridge` and `attach`: an emulated link between two open ends.
+//! The common part of `bridge` and `attach`: forwards packets between two ends through an emulated
+//! link.
 
 use crate::cli::link::LinkArgs;
 use anyhow::Result;
@@ -50,8 +51,9 @@ pub(crate) struct ForwardingArgs {
 
 /// The ends of the link, near and far, and their names in messages.
 pub(crate) struct LinkEnds<'a> {
-    /// The command, and its ends, as shown at its control socket.
+    /// Name of the command, as its control socket shows it.
     pub(crate) command: &'static str,
+    /// The ends in words, as the control socket shows them.
     pub(crate) about: String,
     pub(crate) names: [String; 2],
     pub(crate) backends: [&'a dyn Backend; 2],

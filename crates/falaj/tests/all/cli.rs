@@ -236,7 +236,8 @@ fn an_example_of_the_literature_is_planned_by_one_method() {
     assert!(ran.err.contains("3, 5, … 13 links"), "{}", ran.err);
 }
 
-/// Shards write the same as a single run, and the table has a line for each point and flow.
+/// Shards write the same results as a single run, and the table has a line for each combination of
+/// values and each flow.
 #[test]
 fn a_sweep_in_shards_is_the_sweep() {
     let tenants = file("sweep.toml", TENANTS);
@@ -485,8 +486,8 @@ fn scenarios_are_compared_in_pairs() {
     let same = compare(&[tenants]);
     assert_eq!(same.status, Some(0), "{same:?}");
     assert_eq!(same.out.matches("   the same ").count(), 10, "{}", same.out);
-    // With three scenarios, each other one is compared with the first, and has its line in each
-    // flow's panel.
+    // With three scenarios, the second and the third are compared with the first, and each has its
+    // line in each flow's panel.
     let short = file("pairs-short.toml", &TENANTS.replace("20p", "10p"));
     let three = compare(&[tenants, short, "--svg", "pairs.svg"]);
     assert_eq!(three.status, Some(0), "{three:?}");
@@ -615,7 +616,8 @@ fn guarantees_are_the_papers_by_hand() {
     check(&json, "b", [l + 2 * s + before + own, l + 3 * s + before, 2 * l, rate]);
 }
 
-/// Checks (1''), (3), (4) in nanoseconds and (2) in bits per second, in both directions.
+/// Checks the values of the paper's formulas in both directions: (1''), (3) and (4) in nanoseconds,
+/// and (2) in bits per second.
 fn check(plan: &serde_json::Value, name: &str, [one, three, four, two]: [u64; 4]) {
     for way in [0, 1] {
         let f = flow(&plan["directions"][way]["flows"], name);
@@ -1714,7 +1716,7 @@ fn every_field_of_json_is_in_the_reference() {
             .split("\n## ")
             .find(|s| s.starts_with(&format!("`{command} --json`")))
             .expect("a section");
-        // `…flows[].rate` documents both fields.
+        // A path such as `…flows[].rate` documents the fields `flows` and `rate`.
         let quoted = section.split('`').skip(1).step_by(2);
         let told: BTreeSet<&str> = quoted
             .flat_map(|words| words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))

@@ -351,7 +351,8 @@ fn hang_up(_: &Users) {
 }
 
 fn peer(users: &Users) {
-    // The peer reads its whole input before the command starts to run, and then outlives it.
+    // The peer reads its whole input before the command starts to run, and runs longer than the
+    // command.
     let peer = "wc -c; echo over; exec sleep 60";
     let mut child = users
         .command(&["--peer", peer, "--", "sh", "-c", "sleep 0.3; cat"])
@@ -423,7 +424,7 @@ fn delay(users: &Users) {
             "20",
         ]);
         let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
-        // Never early. Some may be late on a busy machine, but not most.
+        // No round trip is too short. On a busy machine some may take longer, but not most.
         assert!(times.iter().all(|&ms| ms >= 40.0), "{times:?}");
         assert!(median(&mut times) < 60.0, "{times:?}");
         if falaj_guest::is_inside() {
@@ -643,8 +644,8 @@ fn star(users: &Users) {
         let ran = users.ok(&[star, "--in", &echo, "--", "sh", "-c", &ask]);
         takes(&ran, least);
     }
-    // Streams, in whatever segmentation-offload units the kernels form; with a command in a host
-    // other than the first.
+    // A stream passes, in segmentation-offload units of any size that the kernels form. The command
+    // runs in a host other than the first.
     let serve = format!("a:{me} --probe serve $FALAJ_ADDR");
     let fetch = format!("{me} --probe fetch $FALAJ_ADDR_A");
     let ran =

@@ -106,7 +106,8 @@ fn round_trips() {
     assert_eq!(trips.len(), 100);
     // A frame of 472 + 8 + 20 + 14 bytes takes 411,200 ns each way.
     let least = 2 * (40_000_000 + 411_200);
-    // The kernels and programs at both ends wake up and read the clock.
+    // The kernels and programs at both ends take up to 100 us more: they wake up and read the
+    // clock.
     let most = least + 100_000;
     // The first round trip includes the neighbour discovery.
     for trip in &trips[1..] {

@@ -117,7 +117,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     say!("");
 }
 
-/// The requirements that are not met.
+/// Returns a message for each requirement that is not met.
 pub(super) fn refusals<'a>(way: &'a Way<'_>) -> impl Iterator<Item = String> + 'a {
     way.unmet.iter().map(|u| format!("REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help))
 }
@@ -201,7 +201,7 @@ pub(super) fn rate_of(flow: &Outlook) -> String {
     }
 }
 
-/// The mean delay to expect, for a column.
+/// Returns the expected mean delay, as text for a column.
 fn mean_of(expected: &Result<Expected, String>) -> String {
     match expected {
         Ok(e) if e.together.is_empty() => text::nanos(e.mean),
@@ -210,7 +210,7 @@ fn mean_of(expected: &Result<Expected, String>) -> String {
     }
 }
 
-/// The delay and the loss to expect, or why they are not known.
+/// Returns the expected delay and loss as text, or the reason why they are not known.
 fn of_expected(expected: &Result<Expected, String>) -> String {
     let e = match expected {
         Ok(expected) => expected,
@@ -345,7 +345,7 @@ fn described(envelope: &Envelope, together: bool) -> String {
     if envelope.is_declared() {
         format!("{whose}{buckets}; as the file says")
     } else {
-        // Without the byte that rounding up may add.
+        // The exact burst. `buckets` may have a byte more, because it is rounded up.
         let burst = float(&envelope.curve.pieces()[0].after);
         let buckets =
             envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();

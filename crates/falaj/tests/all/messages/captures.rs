@@ -231,7 +231,7 @@ fn what_a_port_said_of_its_room_is_replayed() {
         let first = format!("first difference: number={number} ");
         assert!(ran.status == Some(1) && ran.out.contains(&first), "{name}: {first}\n{ran:#?}");
     }
-    // A missing report is detected by the numbers of the others.
+    // A missing report is detected by the numbers of the other reports.
     let ran = replayed_with("room-missing.pcapng", &rooms[1..]);
     let missing = "packets or changes are missing in the capture: decisions were not compared";
     assert!(ran.status == Some(0) && ran.out.contains(missing), "{ran:#?}");

@@ -299,7 +299,7 @@ fn plans_that_cannot_be() {
         &["plan", "fits", plain, "--more", "nobody"],
         "--more: no link has a flow nobody of its own",
     );
-    // A link's implicit flow, and a flow of one direction.
+    // A link's implicit flow cannot be copied, nor a flow of one direction.
     refused(
         &["plan", "fits", plain, "--more", "all"],
         "--more: there is no [link.a.flow.all], so there is nothing to",

@@ -56,7 +56,7 @@ fn every_command_answers_what_it_does_not_take() {
             alone.push(option.to_owned());
             let lacks = said(alone);
             assert!(lacks.contains(&format!("`{option}` lacks its value")), "{lacks} {value}");
-            // A nonsensical value is refused by name, or the option after it is.
+            // The message names the option with the nonsensical value, or the option after it.
             let mut bad = words(&[]);
             bad.extend([option, "@no\u{1}sense@", "--no-such-option"].map(str::to_owned));
             let bad = said(bad);
@@ -122,8 +122,8 @@ fn the_nearest_and_what_is_allowed_are_named() {
     }
 }
 
-/// Runs with this value up to a namespace that does not exist; returns the message about the value,
-/// if it was refused.
+/// Runs a link with this value and a namespace that does not exist. Returns the message about the
+/// value if it is refused, and `None` if only the namespace is refused.
 fn refusal(option: &str, value: &str) -> Option<String> {
     let ran = falaj(&["run", "--netns", "no-such-namespace", option, value, "--", "true"]);
     assert_eq!(ran.status, Some(2), "{option} {value}: {ran:?}");

@@ -52,7 +52,8 @@ pub(crate) fn step() {
     let link = Link::start_by("step", by, &words);
     until("packets pass", || link.adds_up()[0] > 25);
     as_ever(&link.end());
-    // The steps show where the time of day is read: in a capture, which records when it began.
+    // The steps are visible only where the time of day is read: in a capture, which records when it
+    // began.
     let began = first_stamp(&capture);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let off = Duration::from_nanos(began.abs_diff(now.as_nanos() as u64));
@@ -82,8 +83,8 @@ fn first_stamp(capture: &Path) -> u64 {
     u64::from(word(at + 12)) << 32 | u64::from(word(at + 16))
 }
 
-/// A machine that has been running for long, such as the one a guest was migrated from: its clocks
-/// do not start at zero.
+/// The clocks do not start at zero, as on a machine that has run for a long time, or after a guest
+/// was migrated from one.
 pub(crate) fn other_zero() {
     let (ask, echo) = asking();
     let by = |words: &[&str]| {
