@@ -34,7 +34,7 @@ use std::rc::Rc;
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// What a unit requests from the port in memory, by the unit's first byte.
+/// Requests of a unit to the port in memory, by the unit's first byte.
 mod ask {
     pub(crate) const NOTHING: u8 = 0;
     pub(crate) const NO_FLOW: u8 = 1;
