@@ -15,9 +15,9 @@
 //!   | <-- go ------------------------ |  ends
 //! ```
 //!
-//! Until `go`, the running service goes on if anything fails: a state of another version, a port
-//! that cannot be handed over, a new process that ends or takes too long. Packets that no process
-//! reads meanwhile wait in the kernel, at the ports.
+//! If anything fails before `go`, the running service continues. Possible causes are a state of
+//! another version, a port that cannot be handed over, and a new process that ends or takes too
+//! long. Packets that no process reads meanwhile wait in the kernel, at the ports.
 
 use crate::manager;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -43,13 +43,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Version of the protocol: another one is refused before anything stops.
+/// Version of the protocol. A process with another version is refused before anything stops.
 const VERSION: u32 = 1;
 /// Maximum time for the new process to prepare itself; changes are not possible meanwhile.
 const PREPARING: Duration = Duration::from_secs(20);
 /// Maximum time until the new process has taken over the packets.
 const TAKING: Duration = Duration::from_secs(2);
-/// The environment variable that tells a service that a supervisor restarts it.
+/// The environment variable that is set if a supervisor restarts the service.
 pub(super) const SUPERVISED: &str = "FALAJ_SUPERVISED";
 
 /// The request of a new process.
@@ -67,8 +67,8 @@ enum Reply {
     Offered(Offered),
 }
 
-/// A running service. Its descriptors follow: the control socket, the upgrade socket, the API's
-/// socket, the TCP listener if there is one, and those of ports.
+/// The data on a running service. Its descriptors follow: the control socket, the upgrade socket,
+/// the API's socket, the TCP listener if there is one, and the descriptors of the ports.
 #[derive(Serialize, Deserialize)]
 struct Offered {
     pid: u32,
@@ -92,8 +92,8 @@ pub(super) fn beside(control: &Path) -> PathBuf {
     control.with_extension("upgrade")
 }
 
-/// The command line with which a new process takes this one over; the program is the file with the
-/// present name. Empty if that name is not known.
+/// Returns the command line with which a new process takes this process over. The program is the
+/// file that now has this program's name. The result is empty if that name is not known.
 pub(super) fn command() -> Vec<OsString> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let words = std::env::args_os().skip(1).filter(|word| word != "--upgrade");
@@ -125,7 +125,7 @@ pub(super) struct Predecessor {
     pub(super) text: String,
     /// Path of its control socket.
     pub(super) control: PathBuf,
-    /// Zero of its clock, in nanoseconds of CLOCK_MONOTONIC.
+    /// Zero point of its clock, in nanoseconds of CLOCK_MONOTONIC.
     pub(super) zero: u64,
     pub(super) sockets: Option<Sockets>,
     /// Descriptors by adapter, with the empty name for the uplink.
@@ -133,11 +133,11 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Requests scenario and descriptors of the service at this control socket. Without a socket it
-    /// is the service of this file.
+    /// Requests the scenario and the descriptors of the service at this control socket, or, without
+    /// a socket, of the service that runs this file.
     ///
     /// # Errors
-    /// There is no such service, or it refuses, with its reason.
+    /// There is no such service, or it refuses; the error has its reason.
     pub(super) fn ask(control: Option<PathBuf>, file: &Path) -> Result<Predecessor> {
         let control = control.map_or_else(|| find(file), Ok)?;
         let place = beside(&control);
@@ -174,10 +174,10 @@ impl Predecessor {
         Ok(Predecessor { stream, pid, text, control, zero, sockets: Some(sockets), ports })
     }
 
-    /// Takes over its packets. After this the old process is gone.
+    /// Takes over the service's packets. After this the old process has ended.
     ///
     /// # Errors
-    /// The takeover failed; the running service goes on then.
+    /// The takeover failed; the running service continues.
     pub(super) fn take(
         self,
         forwarder: &mut Forwarder,
@@ -211,7 +211,7 @@ impl Predecessor {
     }
 }
 
-/// The control socket of the service of this file.
+/// Returns the control socket of the service that runs this file.
 fn find(file: &Path) -> Result<PathBuf> {
     let about = file.display().to_string();
     let mut running = services();
@@ -268,8 +268,8 @@ impl HandingOver {
     }
 }
 
-/// Handles requests until it is stopped, or a new process takes over; returns the id of that
-/// process.
+/// Handles requests until the thread is stopped, or a new process takes over. Returns the id of the
+/// new process, if there is one.
 fn wait(service: &RunningService, stopped: &PipeReader) -> Option<u32> {
     let listener = &service.sockets.upgrade;
     loop {
@@ -345,7 +345,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
         let given = give(&stream, &state);
         let gone = given.is_ok();
         if gone {
-            // The service manager accepts this notification only from the process that it knows
+            // The service manager accepts this notification only from the process that it started
             // as the service.
             manager::followed_by(successor);
         }
@@ -357,8 +357,8 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     Ok(successor)
 }
 
-/// Sends the state of the stopped link to the process at the other end. On success, that process
-/// has taken over.
+/// Sends the state of the stopped link to the new process. On success, the new process has taken
+/// over.
 fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
     say(stream, state)?;
     if let Err(why) = state {

@@ -28,7 +28,8 @@ use tracing::{error, warn};
 
 /// Interval between two samples.
 const STEP: Duration = Duration::from_secs(1);
-/// Interval between warnings about an adapter that keeps sending from addresses of others.
+/// Interval between warnings about an adapter that continues to send from addresses of other
+/// adapters.
 const STRANGERS_AGAIN: Duration = Duration::from_secs(60);
 /// The watch's thread.
 pub(super) struct Watching {
@@ -76,14 +77,14 @@ impl Watching {
     }
 }
 
-/// A flow at the last sample.
+/// The state of a flow at the last sample.
 pub(super) struct LastLook {
     counted: FlowSnapshot,
     kept: Compliance,
     pub(super) measured: Sojourns,
 }
 
-/// Flows at the last sample, by link, direction and flow.
+/// The states of flows at the last sample, by link, direction and flow.
 pub(super) type Looked = BTreeMap<String, LastLook>;
 
 /// The key of a flow in [`Looked`].
@@ -96,22 +97,22 @@ pub(super) fn flow_name(link: &str, way: &str, flow: &str) -> String {
 struct Memory {
     /// Time of the last sample in nanoseconds.
     at: u64,
-    /// Start of the service, as of the first sample; later corrections of the clock do not change
-    /// it.
+    /// Start of the service, in nanoseconds since 1970, computed at the first sample. Later
+    /// corrections of the clock do not change it.
     began_unix_ns: u64,
     before: Arc<Looked>,
     spent: BTreeMap<String, Duration>,
-    /// Adapters whose interface was gone at the last look.
+    /// Adapters whose interface was gone at the last sample.
     gone: BTreeSet<String>,
     /// The number of the last violation that was reported.
     seen: u64,
-    /// By adapter: number of packets from addresses of others that were logged, and the time of the
-    /// warning in ns.
+    /// By adapter: the number of packets from addresses of other adapters at the last warning, and
+    /// the time of that warning in ns.
     strangers: BTreeMap<String, (u64, u64)>,
 }
 
 impl Memory {
-    /// Logs that an adapter sends from others' addresses, at most once a minute.
+    /// Logs that an adapter sends from addresses of other adapters, at most once a minute.
     fn warn_of_stranger(&mut self, name: &str, counts: &AdapterCounts, at_ns: u64) {
         let (logged, last) = self.strangers.get(name).copied().unwrap_or_default();
         let Some(source) = counts.foreign_source.filter(|_| counts.foreign > logged) else {

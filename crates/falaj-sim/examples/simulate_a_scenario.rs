@@ -33,8 +33,8 @@ pub(crate) fn main() {
     for row in falaj_sim::rows(&scenario, &run) {
         println!("{} {}: {:.1} Mbit/s", row.way, row.flow, row.delivered_rate / 1e6);
     }
-    // Pipe 0 is the direction up. The calls get all that they offer, the rest gets what is left
-    // over.
+    // Pipe 0 is the direction up. The flow `calls` gets all that it offers; the other flow gets the
+    // remaining rate.
     let [calls, rest] = &run.pipes[0][..] else { panic!("two flows") };
     assert!(calls.delay.max() < Some(Span::from_millis(5)), "{:?}", calls.delay.max());
     assert_eq!(calls.counters.dropped(), 0);

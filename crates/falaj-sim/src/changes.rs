@@ -12,9 +12,9 @@ use std::iter::Peekable;
 
 /// The changes of one run.
 pub(crate) struct Changes<'a> {
-    /// The scenario that runs now, with the seed of the run; `None` if there are no changes.
+    /// The current scenario, with the seed of the run. `None` if there are no changes.
     now: Option<Scenario>,
-    /// The place in the engine of each link.
+    /// The place of each link in the engine.
     at: Vec<u32>,
     next: Peekable<Box<dyn Iterator<Item = ScheduledChange> + 'a>>,
 }
@@ -36,7 +36,7 @@ impl<'a> Changes<'a> {
         self.next.peek().map_or(Time::NEVER, |change| Time::ZERO + change.at)
     }
 
-    /// Makes the next change at its instant, to which the network was polled.
+    /// Makes the next change at its instant. The network must have been polled until then.
     pub(crate) fn make(&mut self, network: &mut Network, known: Known<'_>, out: &mut Vec<Output>) {
         let (Some(before), Some(change)) = (self.now.take(), self.next.next()) else { return };
         let then = seeded(&change.scenario, before.run.seed);
@@ -60,12 +60,12 @@ fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// A departure of which the end of transmission is not final.
+/// A departure whose end of transmission is not final.
 #[derive(Clone, Copy)]
 pub(crate) enum LateDeparture {
-    /// From the network: an [`Output::Emit`] or an [`Output::Copy`].
+    /// A departure from the network: an [`Output::Emit`] or an [`Output::Copy`].
     Out(Output),
-    /// To the next pipe.
+    /// A departure to the next pipe.
     Passed(Emit),
 }
 
@@ -79,8 +79,8 @@ impl LateDeparture {
     }
 }
 
-/// The packets on the wire at the next change, which may retime them. Those behind them in their
-/// pipe are held as well, so that their order stays.
+/// The packets on the wire at the next change, which may change their times. Packets behind them in
+/// their pipe are held as well, so that the order stays the same.
 pub(crate) struct HeldDepartures {
     /// Instant of the next change.
     until: Time,
@@ -121,8 +121,8 @@ impl HeldDepartures {
         }
     }
 
-    /// Returns all departures after a change; those that end after the following one, at `until`,
-    /// are to be held again.
+    /// Returns all held departures after a change. The caller must hold those again that end after
+    /// the following change, at `until`.
     pub(crate) fn release(&mut self, until: Time) -> Vec<LateDeparture> {
         self.until = until;
         std::mem::take(&mut self.departures)

@@ -14,7 +14,8 @@ struct Underway {
     feed: usize,
     segment: Segment,
     marked: bool,
-    /// The draw of a bit error, or 0 if no bit was flipped; the checksum shows a flipped bit.
+    /// The random number of a bit error, or 0 if no bit was flipped. The checksum shows a flipped
+    /// bit.
     turned: u64,
 }
 
@@ -59,7 +60,7 @@ impl ClosedLoop {
         closed
     }
 
-    /// Restarts the counts: the warm-up is over.
+    /// Restarts the counts at the end of the warm-up.
     pub(crate) fn count(&mut self) {
         self.told.iter_mut().for_each(|told| *told = Transfers::default());
         for (_, traffic) in self.connections.iter().flatten() {
@@ -72,8 +73,8 @@ impl ClosedLoop {
         self.connections.get(feed)?.as_ref().map(|(connection, _)| connection.next())
     }
 
-    /// Polls this feed: `None` if it is not a connection, else the segment that it sends now, if
-    /// any.
+    /// Polls this feed. Returns `None` if it is not a connection; otherwise the segment that it
+    /// sends now, if there is one.
     pub(crate) fn ask(&mut self, feed: usize, now: Time) -> Option<Option<Segment>> {
         let (connection, traffic) = self.connections[feed].as_mut()?;
         Some(connection.ask(now, &mut self.told[*traffic]))
@@ -89,7 +90,7 @@ impl ClosedLoop {
             segment.map(|segment| Underway { feed, segment, marked: false, turned: 0 });
     }
 
-    /// Notifies the connection concerned of a packet's fate.
+    /// Notifies the packet's connection of the packet's fate.
     pub(crate) fn told(&mut self, output: &Output) {
         let handle = match output {
             Output::Emit(emit) | Output::Copy(emit) => emit.handle,
@@ -111,7 +112,8 @@ impl ClosedLoop {
                 }
             }
             Output::Mark(mark) => packet.marked = mark.ecn == Ecn::Ce,
-            // If a copy had the bit flipped already, the same draw flips it back.
+            // If the bit was already flipped in the copied packet, the same random number flips it
+            // back.
             Output::Corrupt(corrupt) => packet.turned ^= corrupt.draw | 1,
             Output::Drop(_) | Output::Early(_) | Output::Retimed(_) => {}
         }

@@ -9,7 +9,7 @@ pub fn all() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs the tasks of these numbers on all cores, as [`on`] does.
+/// Runs the tasks with these numbers on all cores, as [`on`] does.
 ///
 /// # Errors
 /// The error of a task; tasks that are running end first.
@@ -22,9 +22,9 @@ pub fn on_all<T, E: Send>(
     on(all(), numbers, stop, task, take)
 }
 
-/// Runs the tasks of these numbers on `cores` cores, and hands each result to `take` as its task
-/// ends, in any order. Once `stop` is set, no further task begins. The number of cores affects
-/// nothing but the running time.
+/// Runs the tasks with these numbers on `cores` cores. Passes each result to `take` when its task
+/// ends, in any order. Once `stop` is set, no further task begins. The number of cores affects only
+/// the running time.
 ///
 /// # Errors
 /// The error of a task; tasks that are running end first.

@@ -5,10 +5,10 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
-/// A meter for each flow. The counts of a meter take more than a hundred kilobytes, so with many
-/// flows the count that the next delay increments is in no cache. Therefore the delays of a flow
-/// are buffered and counted together: successive packets of a flow have similar delays, whose
-/// counts are close together in memory.
+/// A meter for each flow. The counts of a meter take more than a hundred kilobytes. With many
+/// flows, the count that the next delay increments is therefore in no cache. Therefore the delays
+/// of a flow are buffered and counted together: successive packets of a flow have similar delays,
+/// whose counts are close together in memory.
 pub(crate) struct DelayMeters {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use falaj_sched::units::time::Time;
 
-    /// Short and long delays of two flows in turn, in numbers below and above the size of the
-    /// buffer, are counted as if each were recorded alone.
+    /// Two flows in turn have short and long delays, in numbers below and above the size of the
+    /// buffer. The delays are counted as if each were recorded alone.
     #[test]
     fn all_are_counted_in_their_order() {
         for number in [0, 1, 30, 31, 32, 62, 100] {

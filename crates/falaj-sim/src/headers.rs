@@ -1,19 +1,19 @@
-//! Headers of simulated packets, for masks and rules: each source has its own ports, each instance
-//! of a source its own address at the near end, and all share one address at the far end.
+//! Headers of simulated packets, for masks and rules: each source has its own ports, and each
+//! instance of a source has its own address at the near end. All share one address at the far end.
 
 use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
 use falaj_traffic::source::Model;
 
 /// The addresses of the near end follow this one: 100.64.0.0/10, the shared address space of
-/// providers.
+/// providers (RFC 6598).
 const NEAR: u32 = 0x6440_0000;
 /// The address of the far end, in the network for benchmarks: 198.18.0.1.
 const FAR: u32 = 0xc612_0001;
 
-/// The key of a packet of the scenario's source number `number`, for its `n`th instance. Where
-/// rules route it, the scenario gives the key; further instances have the following addresses at
-/// the near end.
+/// Returns the key of a packet of the scenario's source number `number`, for its `n`th instance. If
+/// rules route the packet, the scenario gives the key of the first instance; further instances have
+/// the following addresses at the near end.
 pub fn key(source: &Source, number: usize, n: u32) -> Key {
     match source.key {
         None => {
@@ -25,9 +25,9 @@ pub fn key(source: &Source, number: usize, n: u32) -> Key {
     }
 }
 
-/// A frame of the `n`th instance of the scenario's source number `number`: UDP over IPv4, headers
-/// alone. The `n`th instances of all sources share an address at the near end, so that their
-/// traffic up and down belongs to one host.
+/// Returns a frame of the `n`th instance of the scenario's source number `number`: the headers of
+/// UDP over IPv4, without payload. The `n`th instances of all sources share an address at the near
+/// end, so that their traffic up and down belongs to one host.
 pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
     let port = (number % 10_000) as u16;
     let (sport, dport) = (20_000 + port, 40_000 + port);
@@ -37,7 +37,7 @@ pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
         Towards::Down => (FAR, near),
     };
     let mut frame = [0; 42];
-    // Ethernet: locally administered addresses, made from those of IP.
+    // Ethernet: locally administered addresses, made from the IP addresses.
     let mac = |address: u32| {
         let [a, b, c, d] = address.to_be_bytes();
         [2, 0, a, b, c, d]
@@ -45,7 +45,7 @@ pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
     frame[..6].copy_from_slice(&mac(dst));
     frame[6..12].copy_from_slice(&mac(src));
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
-    // IPv4: version and length, total length, lifetime, UDP.
+    // IPv4: version and header length, total length, time to live, protocol UDP.
     frame[14] = 0x45;
     frame[16..18].copy_from_slice(&28u16.to_be_bytes());
     (frame[22], frame[23]) = (64, 17);

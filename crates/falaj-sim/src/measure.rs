@@ -1,16 +1,16 @@
-//! Measures of a flow, by name, and the precision required of them.
+//! Measures of a flow, by name, and their required precision.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A measure of a flow, of which each replication yields a value.
+/// A measure of a flow. Each replication yields one value of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// The mean delay, in nanoseconds.
     DelayMean,
-    /// The delay that this share of packets does not exceed.
+    /// The quantile of the delay: this share of packets has at most this delay.
     DelayQuantile(f64),
-    /// The share of packets that were refused by a full queue or dropped.
+    /// The share of packets that were rejected by a full queue or dropped.
     Loss,
     /// The rate of packets that left and were not lost on the link, in bits per second.
     Rate,
@@ -34,7 +34,7 @@ impl fmt::Display for Measure {
 /// The required width of the 95 % interval of a measure: `delay.mean ±1%`, `voice.delay.p99 ±2%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Until {
-    /// The flow; `None`: each flow.
+    /// The flow; `None` for each flow.
     pub flow: Option<String>,
     /// The measure.
     pub measure: Measure,
@@ -76,13 +76,13 @@ impl FromStr for Until {
     }
 }
 
-/// The fraction for a percentage, rounded so that it is as close as possible to the decimal number
-/// written.
+/// Converts a percentage to a fraction, rounded so that it is as close as possible to the decimal
+/// number that the user wrote.
 fn part(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e8
 }
 
-/// A measure, and the flow before it.
+/// Parses a measure, and the name of the flow before it.
 fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
     let flow = |before: &str| match before.strip_suffix('.') {
         Some(flow) if !flow.is_empty() => Some(Some(flow.to_owned())),

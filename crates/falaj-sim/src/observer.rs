@@ -5,9 +5,9 @@ use falaj_sched::units::time::Time;
 
 /// Receives the packets of a run as it proceeds.
 pub trait Observer {
-    /// If true, it receives every packet: also lost ones, from the beginning of the run, and those
-    /// still queued at its end, which are sent then. If false, it receives only packets that leave
-    /// a pipe and are counted.
+    /// If true, the observer receives every packet from the beginning of the run. These include
+    /// lost packets, and packets that are still queued at the end of the run and are sent after it.
+    /// If false, it receives only packets that leave a pipe and are counted.
     const ALL: bool;
 
     /// A packet leaves a pipe. The packets of one pipe come in the order in which their
@@ -23,17 +23,17 @@ pub trait Observer {
 pub struct Loss {
     /// The pipe, the flow, and the reason.
     pub dropped: Dropped,
-    /// Time at which the engine reported the loss: that of the loss, or of the next arrival after
-    /// it; the end of the run for a loss after the run.
+    /// Time at which the engine reported the loss: the time of the loss, or of the next arrival
+    /// after it. For a loss after the run it is the end of the run.
     pub reported_at: Time,
 }
 
 /// The last event of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum PacketEnd<'a> {
-    /// It left its pipe.
+    /// The packet left its pipe.
     Sent(&'a Emit),
-    /// It was lost.
+    /// The packet was lost.
     Lost(&'a Loss),
 }
 

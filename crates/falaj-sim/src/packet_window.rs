@@ -1,4 +1,5 @@
-//! A few packets of a run in full: those around a longest delay, with the byte counts before them.
+//! A few packets of a run with all their data: the packets around the longest delay of a flow, and
+//! the byte counts before them.
 
 use crate::observer::{Loss, Observer};
 use crate::time_bins::Longest;
@@ -7,7 +8,8 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
-/// Number of transmissions kept before the end of the packet with the longest delay, and after it.
+/// Number of transmissions that are recorded before the end of the packet with the longest delay,
+/// and after it.
 const BEFORE: usize = 48;
 const AFTER: usize = 12;
 
@@ -21,7 +23,7 @@ pub struct PacketWindow {
     pub pipe: PipeId,
     /// The flow.
     pub flow: FlowId,
-    /// Its longest delay.
+    /// The flow's longest delay.
     pub longest: Longest,
     /// Start of the window: packets of the flow are recorded from here on.
     pub from: Time,
@@ -32,15 +34,16 @@ pub struct PacketWindow {
     pub before: (u64, u64),
     /// Arrivals of the flow's packets that were not lost, and their bytes, in order.
     pub came: Vec<(Time, u32)>,
-    /// Times at which the last bits of its packets left, and their bytes, in order.
+    /// Times at which the last bits of the flow's packets left, and the bytes of these packets, in
+    /// order.
     pub left: Vec<(Time, u32)>,
-    /// Packets of all flows that the link sent around that time.
+    /// Packets of all flows that the link sent around the time of the longest delay.
     pub sent: VecDeque<Emit>,
 }
 
 impl PacketWindow {
-    /// A window for a run that will have this longest delay: it begins up to three times that delay
-    /// before the packet arrived.
+    /// Creates a window for a run that will have this longest delay. The window begins up to three
+    /// times that delay before the packet arrived.
     pub fn around(pipe: PipeId, flow: FlowId, longest: Longest) -> PacketWindow {
         let delay = longest.delay();
         let early =
@@ -107,7 +110,7 @@ impl Observer for PacketWindow {
         let dropped = &loss.dropped;
         if dropped.why == DropReason::Lost && (dropped.pipe, dropped.flow) == (self.pipe, self.flow)
         {
-            // The link transmitted it, though it was lost on the way.
+            // The link transmitted the packet, although the packet was lost on the way.
             self.count(loss.reported_at, dropped.bytes, true);
             self.count(dropped.arrival, dropped.bytes, false);
         }

@@ -16,18 +16,18 @@ use falaj_sched::units::time::Time;
 use falaj_traffic::capture::{Taken, Verdict};
 use falaj_traffic::meter::Meter;
 
-/// A packet that enters.
+/// A packet that enters the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its pipe, if `flow` is known; otherwise its direction: up (0) or down (1).
+    /// Number of its pipe, if `flow` is known; otherwise its direction: up (0) or down (1).
     pub way: u32,
-    /// Its flow, if that is known; otherwise rules and links classify it.
+    /// Its flow, if it is known; otherwise rules and links classify the packet.
     pub flow: Option<FlowId>,
     /// Its fields, as rules, links and masks match them.
     pub key: Key,
-    /// Length of the IP packet; at least 1.
+    /// Length of the IP packet in bytes; at least 1.
     pub length: u32,
-    /// Time of arrival; never before that of the packet before it.
+    /// Time of arrival; never before the arrival of the previous packet.
     pub at: Time,
 }
 
@@ -35,7 +35,8 @@ pub struct Arrival {
 pub struct Replayed {
     /// The fate of each packet, in order of arrival.
     pub verdicts: Vec<Verdict>,
-    /// By pipe, as links are at the end, and flow: counters, and the delays of the packets sent.
+    /// By pipe and flow: counters, and the delays of the packets sent. The pipes are those of the
+    /// links that exist at the end.
     pub flows: Vec<Vec<(Counters, Meter)>>,
     /// Counters of each rule.
     pub taken: Vec<rules::RuleCounters>,
@@ -50,7 +51,7 @@ pub struct Replayed {
 /// A discipline refuses its setup.
 ///
 /// # Panics
-/// If instants go back, or a pipe or flow does not exist.
+/// If an arrival is before the previous one, or a pipe or flow does not exist.
 pub fn replay(
     spec: &NetworkSpec,
     arrivals: &[Arrival],
@@ -65,7 +66,7 @@ pub fn replay(
 pub struct Replay<'a> {
     network: Network,
     arrivals: &'a [Arrival],
-    /// Number of arrivals that have entered or were refused.
+    /// Number of arrivals that have entered or were rejected.
     entered: usize,
     verdicts: Vec<Verdict>,
     /// Delays, by pipe and flow.
@@ -115,7 +116,8 @@ impl<'a> Replay<'a> {
                     let [old, new] = [r.old_end, r.end].map(|end| end - r.arrival);
                     self.delays[r.pipe.0 as usize][r.flow.index()].correct(old, new);
                 }
-                // The replay makes them as the live engine did. Captures do not contain them.
+                // The replay makes these outputs as the live engine did, but captures do not
+                // contain them.
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
@@ -127,7 +129,7 @@ impl<'a> Replay<'a> {
     /// Lets arrivals enter until `number` of them have entered.
     ///
     /// # Panics
-    /// If instants go back, or a pipe or flow does not exist.
+    /// If an arrival is before the previous one, or a pipe or flow does not exist.
     pub fn enter(&mut self, number: usize) {
         for handle in self.entered..number.min(self.arrivals.len()) {
             let Arrival { way, flow, key, length, at } = self.arrivals[handle];
@@ -155,8 +157,8 @@ impl<'a> Replay<'a> {
     }
 
     /// Reports that the device which paces this pipe's packets has room for `bytes` bytes. The
-    /// report comes behind the arrivals that have entered, and not before the time of the last of
-    /// them.
+    /// report takes effect after the arrivals that have entered, and not before the time of the
+    /// last arrival.
     pub fn port_room(&mut self, way: PipeId, bytes: u32, at: Time) {
         self.network.port_room(way, bytes, at, &mut self.out);
         self.note();
@@ -167,15 +169,15 @@ impl<'a> Replay<'a> {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
     }
 
-    /// The places of links at this instant, and those free for new links. `now` must not be before
-    /// the last arrival that has entered.
+    /// The places of links at this instant, and the places that are free for new links. `now` must
+    /// not be before the last arrival that has entered.
     pub fn places(&mut self, now: Time) -> PipePlaces {
         self.network.poll(now, &mut self.out);
         self.note();
         self.network.places()
     }
 
-    /// Number of arrivals that have entered or were refused.
+    /// Number of arrivals that have entered or were rejected.
     pub fn entered(&self) -> usize {
         self.entered
     }
@@ -185,14 +187,15 @@ impl<'a> Replay<'a> {
         self.entered == self.arrivals.len() && self.network.next_event() == Time::NEVER
     }
 
-    /// Applies a change behind the arrivals that have entered, and not before the last of them.
+    /// Applies a change after the arrivals that have entered, and not before the time of the last
+    /// arrival.
     ///
     /// # Errors
     /// Queued packets would exceed the new maximum packet size, or the change belongs to another
     /// network.
     pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), ChangeError> {
         let Transaction { engine, flows, sorted, rules, order } = change;
-        // Decisions made before the change name flows as they were then.
+        // Decisions before the change use the flows' numbers of that time.
         self.network.poll(now, &mut self.out);
         self.note();
         let fates: Vec<(PipeId, &[FlowMapping])> =
@@ -230,7 +233,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The result, after all queued packets have been sent, or at `until`.
+    /// Returns the result, after all queued packets have been sent, or at `until`.
     pub fn end(mut self, until: Option<Time>) -> Replayed {
         self.network.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut self.out);
         self.note();
@@ -245,8 +248,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The first packet on which a replay decided otherwise than the live engine. A packet still queued
-/// when the capture ended had no decision yet and is skipped.
+/// Returns the first packet for which the replay's decision differs from the live engine's. A
+/// packet still queued when the capture ended had no decision yet and is skipped.
 pub fn first_difference(taken: &[Taken], verdicts: &[Verdict]) -> Option<usize> {
     taken.iter().zip(verdicts).position(|(taken, verdict)| match taken.verdict {
         Verdict::Waiting => false,

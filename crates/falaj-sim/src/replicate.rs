@@ -11,16 +11,16 @@ use std::sync::atomic::AtomicBool;
 
 /// Progress and cancellation of running replications.
 pub struct Progress<'a> {
-    /// Called at intervals, from any thread, with the simulated time that has gone by in any
+    /// Called at intervals, from any thread, with the simulated time that has passed in any
     /// replication since the last call.
     pub gone: &'a (dyn Fn(Span) + Sync),
-    /// If set, running replications end at once, with their results so far.
+    /// If set, running replications end at once, and return their results so far.
     pub stop: &'a AtomicBool,
 }
 
-/// Runs the experiment under the seeds `seed, seed + 1, …`; returns the runs in that order. If
-/// stopped, returns the complete runs, or, if none is complete, those that had begun, with the
-/// results until then. The number of cores affects nothing but the running time.
+/// Runs the experiment under the seeds `seed, seed + 1, …`; returns the runs in that order. If the
+/// simulation is stopped, returns the complete runs. If no run is complete, returns the runs that
+/// had begun, with their results so far. The number of cores affects only the running time.
 pub fn replicate(
     experiment: &Experiment,
     seed: u64,
@@ -36,8 +36,9 @@ pub fn replicate(
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Runs the replications of these numbers, and hands each to `take` as it ends, in any order:
-/// number `n` has the seed `seed + n`. If stopped, the runs that had begun are not complete.
+/// Runs the replications with these numbers, and passes each to `take` when it ends, in any order.
+/// Number `n` has the seed `seed + n`. If the simulation is stopped, the runs that had begun are
+/// not complete.
 pub fn replicate_into(
     experiment: &Experiment,
     seed: u64,
@@ -48,8 +49,8 @@ pub fn replicate_into(
     on_all_cores(experiment, seed, numbers, progress, || None, |n, run, _| take(n, run))
 }
 
-/// Does the same as [`replicate_into`]; also returns the mean delays of all replications in the
-/// order of time.
+/// Does the same as [`replicate_into`], and also returns the mean delays of all replications as a
+/// time series.
 pub(crate) fn replicate_in_order(
     experiment: &Experiment,
     seed: u64,

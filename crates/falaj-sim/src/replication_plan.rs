@@ -1,7 +1,7 @@
 //! The plan of a simulation: a warm-up, and replications until the results are precise enough.
 //!
-//! Replication `n` has the seed `seed + n`, and random streams are addressed by (seed, source,
-//! packet). So experiments that differ in their links alone see identical arrivals, and their
+//! Replication `n` has the seed `seed + n`, and each random number follows from (seed, source,
+//! packet). So experiments that differ only in their links have identical arrivals, and their
 //! results may be compared in pairs.
 
 use crate::replicate::{Progress, replicate_in_order, replicate_into};
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// The time before the steady state, which is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WarmUp {
-    /// The truncation that MSER-5 finds in a few pilot replications; these are then run again.
+    /// The warm-up that MSER-5 finds in a few pilot replications, which are then run again.
     #[default]
     Found,
     /// A given time.
@@ -28,7 +28,7 @@ pub enum WarmUp {
     Nothing,
 }
 
-/// Number of pilot replications from which the warm-up is found.
+/// Number of pilot replications from which the warm-up is determined.
 pub const PILOTS: usize = 4;
 
 /// The warm-up that was applied.
@@ -43,18 +43,18 @@ pub struct Warmed {
 /// The method that determined the warm-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmUpMethod {
-    /// It was given, or given as none.
+    /// The user gave the warm-up, or chose none.
     Asked,
     /// Sources begin or end, or links change, within the run: there is no steady state.
     Scheduled,
-    /// The simulation was stopped before the warm-up was found.
+    /// The simulation was stopped before the warm-up was determined.
     Stopped,
     /// Found from pilot replications.
     Found {
         /// The number of pilot replications.
         replications: usize,
-        /// Flows that change until the end, with the truncation that MSER-5 would choose. It is
-        /// more than half of the run, so nothing is cut for them.
+        /// Flows that are not in steady state until the end, each with the warm-up that MSER-5
+        /// would choose. That is more than half of the run, so no warm-up is cut for these flows.
         late: Vec<(PipeId, FlowId, Span)>,
         /// Flows with too few packets to find a warm-up.
         unknown: Vec<(PipeId, FlowId)>,
@@ -66,7 +66,7 @@ pub enum WarmUpMethod {
 pub struct ReplicationPlan {
     /// Seed of replication 0.
     pub seed: u64,
-    /// The warm-up, shorter than the experiments.
+    /// The warm-up; it must be shorter than the experiments.
     pub warm_up: WarmUp,
     /// Quantiles for which intervals are computed, besides [`crate::study::QUANTILES`].
     pub quantiles: Vec<f64>,
@@ -76,8 +76,9 @@ pub struct ReplicationPlan {
 
 impl ReplicationPlan {
     /// Simulates experiments that have the same sources, all with the same seeds and the same
-    /// warm-up. `wanted` returns the number of replications needed, given the studies so far; the
-    /// simulation ends when there are that many. If stopped, returns the results until then.
+    /// warm-up. `wanted` returns the number of replications that are needed, given the studies so
+    /// far. The simulation ends when there are that many replications. If it is stopped, returns
+    /// the results so far.
     pub fn studies(
         &self,
         experiments: &[Experiment],
@@ -111,7 +112,8 @@ impl ReplicationPlan {
         }
         let warmed =
             if studies.iter().any(|study| study.replications() == 0) && !of_pilots.is_empty() {
-                // It was stopped so early that only the pilot replications are complete.
+                // The simulation was stopped so early that only the pilot replications are
+                // complete.
                 studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
                 keep(&mut studies, of_pilots);
                 Warmed { cut: Span::ZERO, how: WarmUpMethod::Stopped }
@@ -173,7 +175,7 @@ impl ReplicationPlan {
     }
 }
 
-/// Adds these replications to the studies as they are.
+/// Adds these replications to the studies unchanged.
 fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
     for (study, runs) in studies.iter_mut().zip(runs) {
         runs.into_iter().for_each(|(n, run)| study.take(n, run));
@@ -190,12 +192,12 @@ fn is_scheduled(experiment: &Experiment) -> bool {
     experiment.changes.is_some() || experiment.feeds.iter().any(|feed| of(&feed.source))
 }
 
-/// The number of replications needed for the interval. `now` is half its present width as a
-/// fraction of the estimate, `within` the required fraction; the width falls with the square root
-/// of the number. The result is at most twice `have`, as `now` is an estimate itself; `None` means
-/// that the width is not known.
+/// Returns the number of replications that the required interval needs. `now` is half the present
+/// width of the interval as a fraction of the estimate, or `None` if it is not known. `within` is
+/// the required fraction. The width falls with the square root of the number. The result is at most
+/// twice `have`, because `now` is itself an estimate.
 pub fn more(have: usize, now: Option<f64>, within: f64) -> usize {
-    // A margin, so that the target is not missed by a little again and again.
+    // A margin, so that the result does not repeatedly miss the target by a small amount.
     const SPARE: f64 = 1.1;
     let guess = now.map_or(f64::INFINITY, |now| have as f64 * (now / within).powi(2) * SPARE);
     if guess < (2 * have) as f64 {
@@ -211,7 +213,8 @@ mod tests {
 
     #[test]
     fn replications_grow_with_the_square_and_not_too_fast() {
-        // From ten replications, with an interval 1.2 times too wide: 14.4, and a tenth more.
+        // Ten replications gave an interval 1.2 times too wide: 14.4 are needed, and a margin of a
+        // tenth.
         assert_eq!(more(10, Some(0.012), 0.01), 16);
         assert_eq!(more(10, Some(0.1), 0.01), 20);
         assert_eq!(more(10, None, 0.01), 20);

@@ -14,7 +14,7 @@ pub struct Row {
     pub way: String,
     /// Name of the flow, unique in the scenario.
     pub flow: String,
-    /// Packets that arrived at the queue, dropped ones included.
+    /// Packets that arrived at the queue, including dropped packets.
     pub offered: u64,
     /// Packets that left and were not lost on the link.
     pub delivered: u64,
@@ -56,9 +56,9 @@ pub struct Row {
 
 /// One measure of a row.
 pub struct Column {
-    /// Its name: a field of [`Row`], or `loss`.
+    /// The column's name: a field of [`Row`], or `loss`.
     pub name: &'static str,
-    /// Reads its value from a row, if there is one.
+    /// Reads the column's value from a row, if there is one.
     pub of: fn(&Row) -> Option<f64>,
 }
 
@@ -131,12 +131,13 @@ fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Optio
     Some(bytes as f64 * 8.0 / run.counted().as_secs_f64())
 }
 
-/// The flows that have rows, in order: those with a source; all flows if rules route packets.
+/// Returns the flows that have rows, in order: the flows with a source, or all flows if rules route
+/// packets.
 pub fn flows_with_rows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     if scenario.rules.is_empty() { fed_flows(scenario) } else { all_flows(scenario) }
 }
 
-/// A row for each flow of [`flows_with_rows`], in that order.
+/// Returns a row for each flow of [`flows_with_rows`], in that order.
 pub fn rows(scenario: &Scenario, run: &Run) -> Vec<Row> {
     let row = |at: (usize, Towards, usize)| {
         let flow = &run.pipes[pipe_of(at.0, at.1).0 as usize][at.2];

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Distance between the random streams of the instances of one source.
 const MORE: u64 = 1 << 32;
 
-/// An experiment of all links and sources of a scenario. Feeds are in flow order, so that packets
-/// of the same instant arrive in that order.
+/// Creates an experiment of all links and sources of a scenario. Feeds are in the order of flows,
+/// so that packets of the same instant arrive in this order.
 pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     let feeds = |(i, s): (usize, &Source)| {
         let feed = |n: u32| Feed {

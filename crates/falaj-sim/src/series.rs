@@ -1,5 +1,5 @@
-//! Delays in the order of time, in constant memory however long the run is: for each thousandth of
-//! the run, the mean delay of the packets that end in it.
+//! A time series of delays, in constant memory for any length of the run. For each thousandth of
+//! the run it has the mean delay of the packets that leave in it.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
@@ -12,11 +12,11 @@ const PARTS: usize = 1000;
 /// The sum of delays in nanoseconds, and their number.
 type Part = (u64, u64);
 
-/// Delays by time, for each flow that sent a packet.
+/// The time series of each flow that sent a packet.
 pub(crate) struct Series {
     /// Length of a part.
     part: Span,
-    /// By pipe and flow; empty until its first packet.
+    /// The parts by pipe and flow; empty until the flow's first packet.
     flows: Vec<Vec<Vec<Part>>>,
 }
 
@@ -96,8 +96,8 @@ impl Series {
 pub(crate) enum Warm {
     /// The flow is in steady state from here on.
     From(Span),
-    /// The flow is in steady state from here on, which is not in the first half of the run.
+    /// The flow is in steady state only from here on, in the second half of the run.
     Late(Span),
-    /// There were too few packets to tell.
+    /// There were too few packets to find a warm-up.
     Unknown,
 }

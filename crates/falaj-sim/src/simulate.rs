@@ -32,9 +32,10 @@ pub struct Feed {
     pub pipe: PipeId,
     /// The pipe's flow.
     pub flow: FlowId,
-    /// If true, rules route its packets, in the direction of the pipe, and `flow` is ignored.
+    /// If true, rules route the feed's packets, in the direction of the pipe, and `flow` is
+    /// ignored.
     pub routed: bool,
-    /// The fields of its packets that rules and masks match.
+    /// The header fields of its packets that rules and masks match.
     pub key: Key,
     /// The model of its packets.
     pub source: SourceSpec,
@@ -71,18 +72,18 @@ pub struct Run {
     pub taken: Vec<RuleCounters>,
     /// Packets that matched no rule, or no flow of their link.
     pub unmatched: u64,
-    /// With rules: by source of the scenario, delays from the arrival at the first link to the
-    /// departure from the last one.
+    /// If there are rules: delays from the arrival at the first link to the departure from the last
+    /// link, by source of the scenario.
     pub ways: Vec<Meter>,
-    /// By source of the scenario: the transfers of its connections.
+    /// The transfers of connections, by source of the scenario.
     pub connections: Vec<(usize, Transfers)>,
-    /// Queues and pipes created by masks, since the beginning of the run.
+    /// Queues and pipes that masks created since the beginning of the run.
     pub many: Vec<Many>,
     /// By pipe: contract violations of disciplines from libraries, since the beginning of the run.
     pub breaches: Vec<Vec<Breach>>,
     /// Length of the run, in simulated time.
     pub duration: Span,
-    /// The part of it that was not counted.
+    /// The part of the run that was not counted.
     pub warm_up: Span,
     /// True if the run was not stopped before its end.
     pub complete: bool,
@@ -100,13 +101,14 @@ impl Run {
 pub struct Many {
     /// The pipe.
     pub pipe: PipeId,
-    /// The flow that has the mask; `None`: the pipe has it.
+    /// The flow that has the mask; `None` if the pipe has it.
     pub flow: Option<FlowId>,
     /// The statistics of the mask.
     pub report: MaskStats,
 }
 
-/// Maximum number of created entries, the busiest, that are reported one by one.
+/// Maximum number of created queues or pipes that are reported one by one: those with the most
+/// traffic.
 const BUSIEST: usize = 10;
 
 /// The results of a flow.
@@ -121,18 +123,18 @@ pub struct FlowResult {
 }
 
 impl FlowResult {
-    /// Arrivals in bits per second, in bytes as the link accounts them.
+    /// Rate of the arrivals in bits per second, counted as the link accounts bytes.
     pub fn offered_rate(&self, duration: Span) -> f64 {
         self.counters.offered_bytes as f64 * 8.0 / duration.as_secs_f64()
     }
-    /// Bits per second that left and were not lost on the link.
+    /// Rate in bits per second of the packets that left and were not lost on the link.
     pub fn delivered_rate(&self, duration: Span) -> f64 {
         self.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64()
     }
 }
 
 /// The part of a [`Feed`] that each packet needs, in one cache line, so that a processor's caches
-/// hold those of many feeds.
+/// can hold these parts of many feeds.
 #[derive(Clone, Copy)]
 struct Entrance {
     label: Label,
@@ -161,7 +163,7 @@ impl Entrance {
 struct Underway<'a> {
     follows: bool,
     entrances: &'a [Entrance],
-    /// The feed of each packet, and its time of arrival, by handle.
+    /// The feed of each packet, and the packet's time of arrival, by handle.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
     ways: Vec<Meter>,
@@ -176,7 +178,7 @@ impl Underway<'_> {
         Underway { follows, entrances, packets: Vec::new(), free: Vec::new(), ways }
     }
 
-    /// A handle for a packet that enters.
+    /// Returns a handle for a packet that enters.
     fn enters(&mut self, feed: usize, now: Time) -> u32 {
         if !self.follows {
             return 0;
@@ -195,8 +197,8 @@ impl Underway<'_> {
         packet.map_or(Label::default(), |&(feed, _)| self.entrances[feed].label)
     }
 
-    /// Records that a packet leaves the network. `due` is its time at the far end, if that is to be
-    /// counted.
+    /// Records that a packet leaves the network. `due` is its arrival time at the far end, if this
+    /// time is to be counted.
     #[inline]
     fn leaves(&mut self, handle: u32, due: Option<Time>) {
         if self.follows {
@@ -263,7 +265,7 @@ struct Teller<'a, W> {
 }
 
 impl<W: Observer> Teller<'_, W> {
-    /// Records the outputs until `now`; transmissions that end after `end` are not counted.
+    /// Records the outputs until `now`. Transmissions that end after `end` are not counted.
     #[inline(always)]
     fn record<const CLOSED: bool>(
         &mut self,
@@ -323,7 +325,7 @@ impl<W: Observer> Teller<'_, W> {
     }
 
     /// Records the outputs of a change at `now`, and the packets that were on the wire: their times
-    /// are final, unless they end after the following change at `next`.
+    /// are now final, unless they end after the following change at `next`.
     fn changed<const CLOSED: bool>(
         &mut self,
         network: &mut Network,
@@ -369,9 +371,9 @@ const LOOK: u64 = 4096;
 
 /// Cancellation and progress of a run.
 pub(crate) struct RunObservers<'a> {
-    /// If set, the run ends where it is.
+    /// If set, the run ends at once.
     pub(crate) stop: &'a AtomicBool,
-    /// Called now and then, with the simulated time that has gone by since the last call.
+    /// Called at intervals, with the simulated time that has passed since the last call.
     pub(crate) gone: &'a (dyn Fn(Span) + Sync),
 }
 
@@ -385,7 +387,7 @@ pub fn simulate(
     simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
-/// Runs the experiment once with an observer: a closure that takes an [`Emit`] receives each packet
+/// Runs the experiment once with an observer. A closure that takes an [`Emit`] receives each packet
 /// that leaves a pipe and is counted; [`Every`](crate::observer::Every) receives all packets.
 pub fn simulate_watched(
     experiment: &Experiment,
@@ -396,8 +398,8 @@ pub fn simulate_watched(
     run(experiment, seed, &RunObservers { stop, gone: &|_| {} }, None, each)
 }
 
-/// Runs the experiment once with an observer, and reports progress; if there is a series, the
-/// delays are added to it in their order.
+/// Runs the experiment once with an observer, and reports progress; if there is a time series, the
+/// delays are added to it.
 pub(crate) fn run<W: Observer>(
     experiment: &Experiment,
     seed: u64,
@@ -413,7 +415,7 @@ pub(crate) fn run<W: Observer>(
 }
 
 /// Runs with sources that react to the fate of their packets (`CLOSED`), or without any.
-/// Experiments without such sources pay nothing for the feature.
+/// Experiments without such sources have no extra cost.
 fn run_as<const CLOSED: bool, W: Observer>(
     experiment: &Experiment,
     seed: u64,
@@ -424,7 +426,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
-    // Without a warm-up, a packet of the very first instant counts.
+    // Without a warm-up, a packet at the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let delays = DelayMeters::new(network.flows());
     let entrances = Entrance::of(experiment);
@@ -452,7 +454,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
         loop {
             let next = arrivals.calendar.first();
             if CLOSED {
-                // A departure may make a source send before the next arrival that is known.
+                // A departure may make a source send before the next known arrival.
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
@@ -601,8 +603,8 @@ fn run_as<const CLOSED: bool, W: Observer>(
     Ok(ran)
 }
 
-/// After this number of events without a departure, no more departures are expected: gates within
-/// gates may never be open together.
+/// Number of events without a departure after which no more departures are expected: nested gates
+/// may never be open at the same time.
 const FRUITLESS: u32 = 100_000;
 
 /// Sends the packets that are still queued after the last counted instant, if they can ever be

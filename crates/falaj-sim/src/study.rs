@@ -1,4 +1,5 @@
-//! Replications gathered as they end: the results of each flow per replication, and over all.
+//! Collects replications as they end: the results of each flow per replication, and over all
+//! replications.
 
 use crate::measure::Measure;
 use crate::simulate::{Many, Run};
@@ -13,8 +14,8 @@ use falaj_traffic::meter::Meter;
 use falaj_traffic::tcp::Transfers;
 use std::collections::BTreeMap;
 
-/// In each replication at least this number of packets must lie beyond a quantile, or its interval
-/// is not known.
+/// Minimum number of packets beyond a quantile in each replication. With fewer packets the
+/// quantile's interval is not known.
 const BEYOND: f64 = 5.0;
 
 /// Quantiles for which every study has intervals.
@@ -35,9 +36,9 @@ pub struct Study {
     breaches: Vec<Vec<Breach>>,
     replications: usize,
     complete: bool,
-    /// Simulated and counted time of each replication.
+    /// Simulated time and counted time of each replication.
     times: Option<(Span, Span)>,
-    /// Replications that were stopped.
+    /// Replications that were stopped, each with its number.
     stopped: Vec<(usize, Run)>,
 }
 
@@ -51,7 +52,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds the transfers of a replication of this number, which were counted for the time
+    /// Adds the transfers of the replication with this number, which were counted for the time
     /// `counted`.
     pub fn take(&mut self, number: usize, transfers: &Transfers, counted: Span) {
         self.all.add(transfers);
@@ -83,7 +84,7 @@ struct FlowValues {
     rate: f64,
     loss: Option<f64>,
     mean: Option<f64>,
-    /// The quantiles, in the study's order; `None` where too few packets lie beyond one.
+    /// The quantiles, in the study's order; `None` if too few packets lie beyond the quantile.
     quantiles: Vec<Option<f64>>,
 }
 
@@ -96,7 +97,8 @@ impl Study {
         Study { quantiles: all, ..Study::default() }
     }
 
-    /// Adds a replication. One that was stopped counts only if all were.
+    /// Adds a replication. A replication that was stopped counts only if all replications were
+    /// stopped.
     pub fn take(&mut self, number: usize, run: Run) {
         if run.complete { self.gather(number, run, true) } else { self.stopped.push((number, run)) }
     }
@@ -167,7 +169,8 @@ impl Study {
         self.complete
     }
 
-    /// Length of a replication in simulated time; if they were stopped, that of the first.
+    /// Length of a replication in simulated time; if replications were stopped, the length of the
+    /// first one.
     pub fn duration(&self) -> Span {
         self.times.map_or(Span::ZERO, |(duration, _)| duration)
     }
@@ -195,18 +198,18 @@ impl Study {
         self.unmatched
     }
 
-    /// With rules: by source of the scenario, delays over all links that its packets passed, over
-    /// all replications.
+    /// If there are rules: delays over all links on a packet's path, by source of the scenario,
+    /// over all replications.
     pub fn ways(&self) -> &[Meter] {
         &self.ways
     }
 
-    /// By source of the scenario: the transfers of its connections, over all replications.
+    /// The transfers of connections, by source of the scenario, over all replications.
     pub fn connections(&self) -> &BTreeMap<usize, Connections> {
         &self.connections
     }
 
-    /// Entries created by masks in the first replication.
+    /// Queues and pipes that masks created in the first replication.
     pub fn many(&self) -> &[Many] {
         self.many.as_ref().map_or(&[], |(_, many)| many)
     }
@@ -223,8 +226,9 @@ impl Gathered {
     pub fn estimate(&self, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> = self.values(measure).into_values().collect();
         match measure {
-            // With few packets in a replication, its largest delay would stand for all rare ones:
-            // so the estimate is that of all packets, and the replications give the interval only.
+            // In a replication with few packets, one largest delay would represent all rare delays.
+            // So the estimate is the quantile of all packets, and the replications only give the
+            // interval.
             Measure::DelayQuantile(share) => {
                 let centre = self.delay.quantile(share)?.0 as f64;
                 let known = if values.len() == self.values.len() { &values[..] } else { &[] };
@@ -234,13 +238,14 @@ impl Gathered {
         }
     }
 
-    /// Arrivals in bits per second, in bytes as the link accounts them.
+    /// Rate of the arrivals in bits per second, counted as the link accounts bytes.
     pub fn offered_rate(&self) -> Option<Estimate> {
         Estimate::of(&self.values.values().map(|v| v.offered_rate).collect::<Vec<_>>())
     }
 
-    /// The estimate of `other` minus this, over the replications that both have: a paired
-    /// comparison. With identical arrivals it is more precise than either estimate.
+    /// The estimate of the value of `other` minus the value of this flow, over the replications
+    /// that both have: a paired comparison. With identical arrivals it is more precise than either
+    /// estimate.
     pub fn difference(&self, other: &Gathered, measure: Measure) -> Option<Estimate> {
         let (mine, others) = (self.values(measure), other.values(measure));
         let pairs: Vec<f64> =
@@ -256,8 +261,8 @@ impl Gathered {
         }
     }
 
-    /// Arrivals in bits per second, by the number of the replication; identical arrivals give
-    /// identical numbers.
+    /// Rate of the arrivals in bits per second, by the number of the replication; identical
+    /// arrivals give identical numbers.
     pub fn offered(&self) -> impl Iterator<Item = (usize, f64)> {
         self.values.iter().map(|(&number, values)| (number, values.offered_rate))
     }

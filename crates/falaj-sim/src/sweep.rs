@@ -1,9 +1,10 @@
 //! A sweep: a scenario is simulated with each combination of values of some keys, and each
-//! simulation is replicated. The result of a task depends on the sweep and the task's number alone,
-//! so that any machine may run any task.
+//! simulation is replicated. A task is one replication of one combination. Its result depends only
+//! on the sweep and the task's number, so that any machine may run any task.
 //!
 //! Results are lines of JSON: the sweep, then one line per finished task, in order. Files are
-//! merged by collecting their lines, in any order and any grouping; repeated lines count once.
+//! merged by collecting their lines. The order and the grouping of files do not matter, and
+//! repeated lines count once.
 
 mod axis;
 mod results;
@@ -27,8 +28,8 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use toml_edit::DocumentMut;
 
-/// Version of the format, which a reader must know. It rises when the meaning of an existing field
-/// changes.
+/// Version of the format. A reader accepts only versions that it knows. The version rises when the
+/// meaning of an existing field changes.
 const VERSION: u32 = 1;
 /// Maximum number of points of a sweep.
 pub const MOST_POINTS: usize = 100_000;
@@ -36,7 +37,7 @@ pub const MOST_POINTS: usize = 100_000;
 /// The reason why a sweep or its results are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SweepError {
-    /// A value is not valid in the scenario: the settings, and the errors.
+    /// A value is not valid in the scenario. Has the settings and the errors.
     Scenario(String, Box<Diagnostics>),
     /// Any other error, as a message.
     Other(String),
@@ -57,12 +58,12 @@ fn other(what: impl Into<String>) -> SweepError {
     SweepError::Other(what.into())
 }
 
-/// The scenario, its axes, and how each point is simulated.
+/// A sweep: the scenario, the axes, and how each point (combination of values) is simulated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     falaj_sweep: u32,
-    /// Path of the scenario's file; files that it names are relative to it.
+    /// Path of the scenario's file; files that the scenario names are relative to it.
     file: String,
     /// Text of the scenario.
     scenario: String,
@@ -74,8 +75,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// All combinations of the axes' values in this scenario, which was read from `file`; the later
-    /// axes change fastest. Each combination is parsed.
+    /// Creates a sweep over all combinations of the axes' values in this scenario, which was read
+    /// from `file`. The last axis changes fastest. Each combination is parsed.
     ///
     /// # Errors
     /// An axis without values, a key that is given twice or does not exist, more combinations than
@@ -85,7 +86,7 @@ impl Sweep {
         let scenario = falaj_scenario::parse(text, file).map_err(told)?.0;
         let run = scenario.run;
         if let [link] = &scenario.links[..] {
-            // With one link, the link's scheduler is meant.
+            // In a scenario with one link, the key means the link's scheduler.
             let of_link = |axis: &&mut Axis| axis.key == "scheduler.kind";
             axes.iter_mut()
                 .filter(of_link)
@@ -125,23 +126,23 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// This sweep with this number of replications per point, 1 to 10000.
+    /// Returns this sweep with this number of replications per point, 1 to 10000.
     pub fn replicated(self, replications: u32) -> Sweep {
         Sweep { replications: replications.clamp(1, 10_000), ..self }
     }
 
-    /// This sweep with this first seed. Replications with the same number have the same random
-    /// numbers at every point.
+    /// Returns this sweep with this first seed. Replications with the same number have the same
+    /// random numbers at every point.
     pub fn seeded(self, seed: u64) -> Sweep {
         Sweep { seed, ..self }
     }
 
-    /// This sweep with replications of this length in simulated time; above zero.
+    /// Returns this sweep with replications of this length in simulated time; above zero.
     pub fn lasting(self, duration: Span) -> Sweep {
         Sweep { duration_ns: duration.0.max(1), ..self }
     }
 
-    /// This sweep with this warm-up in each replication, which is not counted.
+    /// Returns this sweep with this warm-up in each replication. The warm-up is not counted.
     ///
     /// # Errors
     /// The warm-up is not shorter than the replication.
@@ -165,7 +166,7 @@ impl Sweep {
         self.axes.iter().map(|axis| axis.values.len()).product()
     }
 
-    /// The number of tasks: one per point and replication.
+    /// The number of tasks: one for each replication of each point.
     pub fn tasks(&self) -> u64 {
         self.points() as u64 * u64::from(self.replications)
     }
@@ -182,7 +183,7 @@ impl Sweep {
         values
     }
 
-    /// The scenario at a point.
+    /// Returns the scenario at a point.
     ///
     /// # Errors
     /// A key does not exist, or the scenario would be invalid or has no traffic.
@@ -271,7 +272,7 @@ impl fmt::Display for Sweep {
 }
 
 impl Sweep {
-    /// The first difference from `other`, as a message; `None` if the two are equal.
+    /// Returns the first difference from `other` as a message, or `None` if the sweeps are equal.
     fn differs(&self, other: &Sweep) -> Option<String> {
         let keys = |sweep: &Sweep| {
             sweep.axes.iter().map(|axis| axis.key.clone()).collect::<Vec<_>>().join(", ")
@@ -383,7 +384,7 @@ mod tests {
             let n = COLUMNS.iter().position(|measure| measure.name == name).unwrap();
             line.measures[n].unwrap()
         };
-        // The same packets come at every point.
+        // The same packets arrive at every point.
         assert_eq!(mean(&table.lines[0], "offered"), mean(&table.lines[10], "offered"));
         assert!(
             mean(&table.lines[0], "delay_mean_ns").mean

@@ -1,12 +1,12 @@
-//! The course of one run: bytes that arrived, left and were lost in each part of its time, in
-//! constant memory however long it is.
+//! Time bins of one run: bytes that arrived, left and were lost in each part of its time. The
+//! memory does not depend on the run's length.
 
 use crate::observer::{Loss, Observer};
 use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 
-/// The arrivals, departures and losses of each flow of a run, per part.
+/// The arrivals, departures and losses of each flow in each part of a run.
 #[derive(Clone, Debug)]
 pub struct TimeBins {
     part: Span,
@@ -15,25 +15,25 @@ pub struct TimeBins {
     flows: Vec<Vec<Option<FlowBins>>>,
 }
 
-/// The bins of a flow; bytes as the link accounts them.
+/// The bins of a flow, in bytes as the link accounts them.
 #[derive(Clone, Debug)]
 pub struct FlowBins {
     /// Bytes that arrived in each part.
     pub came: Vec<u64>,
     /// Bytes whose last bit left in each part.
     pub left: Vec<u64>,
-    /// Bytes that were lost in each part, those lost on the link included.
+    /// Bytes that were lost in each part, including bytes lost on the link.
     pub lost: Vec<u64>,
-    /// Its longest delay.
+    /// The flow's longest delay.
     pub longest: Option<Longest>,
-    /// Beginning and end of its present backlog.
+    /// Beginning and end of the flow's present backlog.
     busy: (Time, Time),
 }
 
-/// The packet that was delayed longest.
+/// The packet with the longest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest {
-    /// Beginning of the flow's backlog in which it arrived.
+    /// Beginning of the flow's backlog in which the packet arrived.
     pub since: Time,
     /// Arrival of its last bit.
     pub arrival: Time,
@@ -42,14 +42,14 @@ pub struct Longest {
 }
 
 impl Longest {
-    /// Its delay.
+    /// The packet's delay.
     pub fn delay(&self) -> Span {
         self.end - self.arrival
     }
 }
 
 impl TimeBins {
-    /// Bins for a run of this length, in this number of parts: at least one.
+    /// Creates bins for a run of this length, with this number of parts, at least one.
     pub fn new(duration: Span, parts: usize) -> TimeBins {
         let parts = parts.max(1);
         TimeBins { part: Span(duration.0.div_ceil(parts as u64).max(1)), parts, flows: Vec::new() }
@@ -84,7 +84,7 @@ impl TimeBins {
         })
     }
 
-    /// The index of the part that contains the instant; `None` after the run.
+    /// The index of the part that contains the instant; `None` if it is after the run.
     fn at(&self, instant: Time) -> Option<usize> {
         usize::try_from(instant.0 / self.part.0).ok().filter(|&part| part < self.parts)
     }
@@ -113,7 +113,7 @@ impl Observer for TimeBins {
     }
 
     fn lost(&mut self, loss: &Loss) {
-        // It was lost after the link, so it counts as having left already.
+        // The packet was lost after the link, and was already counted as having left.
         if matches!(loss.dropped.why, DropReason::Rule | DropReason::Unmatched) {
             return;
         }

@@ -11,7 +11,8 @@ use falaj_traffic::interval::Estimate;
 /// Default maximum number of replications.
 pub const LIMIT: usize = 1000;
 
-/// Number of replications before the first check: with fewer, an interval says little.
+/// Number of replications before the first check: an interval of fewer replications is too
+/// unreliable.
 pub const FIRST: usize = 10;
 
 /// Checks that the scenario has the flow that `until` names.
@@ -34,7 +35,7 @@ pub fn quantiles(asked: &[Until]) -> Vec<f64> {
     asked.iter().filter_map(|until| quantile(until.measure)).collect()
 }
 
-/// The quantile, if the measure is one.
+/// Returns the quantile, if the measure is a quantile.
 pub fn quantile(measure: Measure) -> Option<f64> {
     match measure {
         Measure::DelayQuantile(share) => Some(share),
@@ -42,8 +43,8 @@ pub fn quantile(measure: Measure) -> Option<f64> {
     }
 }
 
-/// The total number of replications needed. With several studies under the same arrivals, the
-/// intervals are those of the differences from the first study.
+/// Returns the total number of replications that are needed. If there are several studies with the
+/// same arrivals, the intervals are those of the differences from the first study.
 pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize {
     let have = studies[0].replications();
     if have < FIRST {
@@ -51,16 +52,16 @@ pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize 
     }
     let of = |until: &Until| match width(scenario, until, studies) {
         Some(now) if now <= until.within => have,
-        // Replications that are too short for a quantile would stay too short.
+        // If the replications are too short for a quantile, more of them do not help.
         None if quantile(until.measure).is_some() => have,
         now => more(have, now, until.within),
     };
     asked.iter().map(of).max().unwrap_or(have)
 }
 
-/// Half the width of the widest interval, as a fraction of its estimate. With several studies, the
-/// intervals are those of the differences from the first study, as fractions of its estimate.
-/// `None` if one is not known.
+/// Returns half the width of the widest interval, as a fraction of its estimate. If there are
+/// several studies, the intervals are those of the differences from the first study, as fractions
+/// of the first study's estimate. Returns `None` if one of the intervals is not known.
 pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f64> {
     let mut widest: Option<f64> = None;
     for at in all_flows(scenario) {
@@ -69,7 +70,8 @@ pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f6
         let asked = until.flow.as_ref().map(|flow| *flow == name_of(scenario, at));
         if asked.unwrap_or(flows[0].counters.offered > 0) {
             let estimate = flows[0].estimate(until.measure);
-            // A flow without losses has no loss rate to narrow down, unless that flow was named.
+            // A flow without losses has no loss rate whose interval could become narrower, so it is
+            // skipped, unless the user named this flow.
             if until.flow.is_none()
                 && until.measure == Measure::Loss
                 && estimate.is_some_and(|e| e.mean == 0.0)

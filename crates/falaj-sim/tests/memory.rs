@@ -9,7 +9,7 @@ use falaj_sim::{Progress, ReplicationPlan, WarmUp};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The system's allocator, with the maximum memory ever in use.
+/// The system's allocator, with a record of the maximum memory in use.
 struct Counting;
 
 static USED: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Parsers of values that several commands take.
+//! Parsers of command-line values that several commands take.
 
 use falaj_scenario::parse_span;
 use falaj_scenario::units::Unreadable;
@@ -6,10 +6,10 @@ use falaj_sched::units::time::Span;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
-/// Parses the duration of a simulation or a measurement, which is above zero.
+/// Parses the duration of a simulation or a measurement, which must be above zero.
 ///
 /// # Errors
-/// It is not a span of time, or zero; the message names the permitted form.
+/// The text is not a span of time, or is zero. The message names the permitted form.
 pub fn parse_duration(text: &str) -> Result<Span, String> {
     above_zero(text, parse_span, Span::ZERO, "10s")
 }
@@ -17,7 +17,7 @@ pub fn parse_duration(text: &str) -> Result<Span, String> {
 /// Parses a number of bytes above zero.
 ///
 /// # Errors
-/// It is not a size, or zero; the message names the permitted form.
+/// The text is not a size, or is zero. The message names the permitted form.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     above_zero(text, falaj_scenario::parse_size, 0, "64MB")
 }
@@ -58,11 +58,13 @@ pub fn number<T: TryFrom<u64>>(
     }
 }
 
-/// Parses an address and a port: `127.0.0.1:5000`, `[::1]:5000`; a name and a port, whose first
-/// IPv4 address is taken before others; or a port of this host.
+/// Parses a socket address. Permitted forms are an address and a port (`127.0.0.1:5000`,
+/// `[::1]:5000`), a name and a port, or only a port of this host. For a name, its first IPv4
+/// address is preferred to other addresses.
 ///
 /// # Errors
-/// It is none of these, or the name has no address; the message names the permitted forms.
+/// The text has none of these forms, or the name has no address. The message names the permitted
+/// forms.
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());

@@ -1,4 +1,4 @@
-//! The effective configuration, printed before a run, so that misunderstandings are noticed at
+//! The effective configuration, printed before a run, so that the user notices misunderstandings at
 //! once.
 
 use falaj_scenario::{Direction, Scenario};
@@ -8,7 +8,7 @@ use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry;
 use std::io::IsTerminal;
 
-/// The option that prints it.
+/// The option that prints the effective configuration.
 #[derive(clap::Args)]
 #[command(next_help_heading = crate::COMMON_OPTIONS)]
 pub struct EffectiveConfig {
@@ -35,7 +35,8 @@ impl EffectiveConfig {
     }
 }
 
-/// One line for each direction of each link, or one for both if they are equal.
+/// Returns one line for each direction of each link, or one line for both directions if they are
+/// equal.
 fn lines(scenario: &Scenario) -> Vec<String> {
     let mut out = Vec::new();
     for link in &scenario.links {
@@ -52,7 +53,7 @@ fn lines(scenario: &Scenario) -> Vec<String> {
     out
 }
 
-/// A direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6 ms`.
+/// Describes a direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6 ms`.
 fn direction(d: &Direction, way: &str) -> String {
     let mut parts = vec![
         format!("{} of {}{way}", d.pipe.setup.rate, d.layer.name()),
@@ -92,8 +93,8 @@ fn direction(d: &Direction, way: &str) -> String {
     parts.join(", ")
 }
 
-/// A limit with the time that the link takes to send a full queue of maximum packets: `50p = 60.6
-/// ms`.
+/// Describes a limit, with the time that the link takes to send a full queue of largest packets:
+/// `50p = 60.6 ms`.
 fn queue(setup: &Setup, limit: Limit) -> String {
     let bytes = match limit {
         Limit::Packets(n) => u64::from(n).saturating_mul(setup.largest.into()),

@@ -6,7 +6,7 @@ use falaj_scenario::{Diagnostics, Scenario};
 use std::fmt;
 use std::path::Path;
 
-/// The error for an invalid scenario whose errors were printed already.
+/// The error for an invalid scenario after its errors were printed.
 #[derive(Debug)]
 pub struct AlreadyReported;
 
@@ -23,7 +23,7 @@ pub fn read(path: &Path) -> Result<Scenario> {
     parse(&text, &name)
 }
 
-/// The name and the text of a scenario, which may be invalid.
+/// Reads the name and the text of a scenario, which may be invalid.
 pub fn text(path: &Path) -> Result<(String, String)> {
     let name = path.display().to_string();
     let bytes = falaj_scenario::bytes_of(path);
@@ -32,7 +32,7 @@ pub fn text(path: &Path) -> Result<(String, String)> {
     Ok((name, text))
 }
 
-/// Parses a text and prints errors and warnings as [`read`] does.
+/// Parses a text, and prints errors and warnings as [`read`] does.
 pub fn parse(text: &str, name: &str) -> Result<Scenario> {
     match falaj_scenario::parse(text, name) {
         Ok((scenario, warnings)) => {
@@ -46,8 +46,8 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Parses a text made by falaj itself and prints its errors; warnings are not printed, as no user
-/// could act on them.
+/// Parses a text made by falaj itself and prints its errors; warnings are not printed, because no
+/// user could act on them.
 pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     match falaj_scenario::parse(text, name) {
         Ok((scenario, _)) => Ok(scenario),
@@ -58,8 +58,8 @@ pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Prints diagnostics on standard error, in colour on a terminal; without an error among them, only
-/// if warnings are wanted.
+/// Prints diagnostics on standard error, in colour on a terminal. If there is no error among them,
+/// they are printed only if warnings are wanted.
 pub fn tell(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() && (diagnostics.has_errors() || output::warnings_wanted()) {
         eprintln!("{}", diagnostics.render(output::colour_wanted()));

@@ -1,4 +1,4 @@
-//! A link's effects on packets in words: what they are, and what they mean for guarantees.
+//! Describes a link's effects on packets in words, and their consequences for guarantees.
 
 use crate::text;
 use falaj_engine::framing::Cells;
@@ -8,7 +8,7 @@ use falaj_scenario::Direction;
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;
 
-/// Each effect in a few words: `loses 1%`, `jitter 5ms`.
+/// Describes each effect in a few words: `loses 1%`, `jitter 5ms`.
 pub fn words(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
     let capacity = match &direction.pipe.capacity {
@@ -33,7 +33,7 @@ pub fn words(direction: &Direction) -> Vec<String> {
     link.chain(what.all().map(Impairment::words)).collect()
 }
 
-/// The consequences for guarantees of such a link, one per line.
+/// Describes the consequences of a link's effects for guarantees, one per line.
 pub fn guarantees(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
     let mut out = Vec::new();

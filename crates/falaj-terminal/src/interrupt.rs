@@ -1,5 +1,5 @@
-//! Ctrl-C during long work: a flag that the work checks, so that it ends with the results until
-//! then.
+//! Ctrl-C during long work: a flag that the work checks, so that it ends early with the results so
+//! far.
 
 use anyhow::Result;
 use signal_hook::consts::SIGINT;
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 /// The exit status after Ctrl-C, as used by shells.
 pub const INTERRUPTED: u8 = 128 + 2;
 
-/// The error if Ctrl-C came before there was any result; it names the interrupted work.
+/// The error if Ctrl-C came before there was any result. It has the name of the interrupted work.
 #[derive(Debug)]
 pub struct Interrupted(pub &'static str);
 
@@ -22,8 +22,8 @@ impl fmt::Display for Interrupted {
 }
 impl std::error::Error for Interrupted {}
 
-/// The flag that Ctrl-C sets. While it is set, Ctrl-C ends the program. It is also set while no
-/// work checks it: then the first Ctrl-C ends the program, otherwise the second one.
+/// Returns the flag that Ctrl-C sets. While the flag is set, a further Ctrl-C ends the program. The
+/// flag is also set while no work checks it, so that the first Ctrl-C ends the program then.
 ///
 /// # Errors
 /// The signal handler cannot be registered.
@@ -38,8 +38,8 @@ pub fn interrupts() -> Result<Arc<AtomicBool>> {
     Ok(Arc::clone(STOP.get_or_init(|| stop)))
 }
 
-/// Runs work that Ctrl-C ends early with the results until then: `work` checks the flag. Returns
-/// its result, and true if it was interrupted.
+/// Runs work that Ctrl-C can end early: `work` checks the flag, and returns its results so far.
+/// Returns the result of the work, and true if it was interrupted.
 ///
 /// # Errors
 /// The errors of the work.

@@ -2,16 +2,16 @@
 //! themselves, and the user at the terminal.
 //!
 //! **Output.** A result goes to standard output by [`say!`], an error or a report to standard error
-//! by [`eprintln!`], a remark that `--quiet` suppresses by [`note!`]. A closed pipe ends the
+//! by [`eprintln!`], and a remark by [`note!`], which `--quiet` suppresses. A closed pipe ends the
 //! program quietly instead of panicking. [`output`] holds the functions behind these macros, and
-//! the hook by which a service has its remarks written to a journal. [`standard_error`] keeps a
-//! reader that does not read from stopping a link.
+//! the hook by which a service sends its remarks to a journal. [`standard_error`] makes sure that a
+//! link never waits for the reader of standard error.
 //!
 //! **Words.** [`text`] formats delays, rates and shares, and lays out tables; [`impairments`]
-//! describes a link's effects on packets; [`effective_config`] prints a scenario as it was
-//! understood, before a run.
+//! describes a link's effects on packets; [`effective_config`] prints the effective configuration
+//! of a scenario before a run.
 //!
-//! **Files.** [`place`] checks before long work that results can be written.
+//! **Files.** [`place`] checks, before long work begins, that its results can be written.
 //!
 //! **Input.** [`mod@file`] reads scenario files and prints their errors; [`arguments`] parses
 //! values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work checks;

@@ -9,34 +9,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static QUIET: AtomicBool = AtomicBool::new(false);
 static WARNED: AtomicBool = AtomicBool::new(false);
 
-/// A log that takes remarks and errors in the place of standard error.
+/// A log that receives remarks and errors instead of standard error.
 pub trait Log: Send + Sync {
     /// Writes a remark, which may begin with `warning: ` or `error: `. Returns false if the log
-    /// does not take it: then it goes to standard error.
+    /// does not accept the remark, which is then written to standard error.
     fn remark(&self, words: fmt::Arguments<'_>) -> bool;
 
-    /// Writes why the program ends; returns false as above.
+    /// Writes the reason why the program ends. Returns false if the log does not accept it.
     fn failure(&self, error: &anyhow::Error) -> bool;
 }
 
 static LOG: OnceLock<Box<dyn Log>> = OnceLock::new();
 
-/// From now on remarks and errors go to this log; a second one is ignored.
+/// Sends remarks and errors to this log from now on. A second call has no effect.
 pub fn log_to(log: Box<dyn Log>) {
     let _ = LOG.set(log);
 }
 
-/// From now on only results and errors are written.
+/// From now on, writes only results and errors.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// From now on warnings of scenarios are not printed, as another process has printed them.
+/// From now on, prints no warnings about scenarios, because another process has printed them.
 pub fn warnings_are_told() {
     WARNED.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if warnings of scenarios are wanted.
+/// Returns true if warnings about scenarios are to be printed.
 pub fn warnings_wanted() -> bool {
     !quiet() && !WARNED.load(Ordering::Relaxed)
 }
@@ -74,7 +74,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes a text of several lines, its last newline included.
+/// Writes a text of several lines, including its last newline.
 pub fn print(text: &str) {
     line(format_args!("{}", text.strip_suffix('\n').unwrap_or(text)));
 }

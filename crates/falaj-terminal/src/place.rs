@@ -1,4 +1,4 @@
-//! Output paths, checked before long work.
+//! Output paths, which are checked before long work begins.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::Path;
 const OTHER_PICTURES: [&str; 9] = ["bmp", "eps", "gif", "jpeg", "jpg", "ps", "tif", "tiff", "webp"];
 
 /// Returns true if a path names one picture, `*.svg`, `*.png` or `*.pdf`; false if it names a
-/// directory for several.
+/// directory for several pictures.
 ///
 /// # Errors
 /// The extension is that of a picture format that falaj does not write; the message names a
@@ -27,14 +27,14 @@ pub fn is_one_picture(option: &str, path: &Path) -> Result<bool> {
     Ok(["svg", "png", "pdf"].contains(&ending.as_str()))
 }
 
-/// Checks that a file can be written, and leaves everything unchanged.
+/// Checks that a file can be written, without changing anything.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn try_file(path: &Path) -> Result<()> {
     let tried = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => fs::remove_file(path),
-        // A pipe or a device is opened only once, by the writer of the result.
+        // A pipe or a device is opened only once, when the result is written.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_special(path) => {
             OpenOptions::new().append(true).open(path).map(drop)
         }

@@ -14,7 +14,7 @@ pub fn wanted() -> bool {
     io::stderr().is_terminal() && !quiet()
 }
 
-/// A progress bar of `steps` steps on a terminal; elsewhere a hidden one.
+/// A progress bar of `steps` steps on a terminal; without a terminal, the bar is hidden.
 pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     if !wanted() {
         return ProgressBar::hidden();
@@ -24,9 +24,9 @@ pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     ProgressBar::new(steps).with_style(style).with_message(what)
 }
 
-/// A bar for work of minutes: without a terminal, lines report the progress. A line is printed only
-/// when a step ends: a thread that prints between steps is ruled out, because a sandbox starts
-/// in a single-threaded process.
+/// A progress bar for work that takes minutes. Without a terminal, lines report the progress. A
+/// line is printed only when a step ends: there is no thread that prints between steps, because a
+/// sandbox must be started by a single-threaded process.
 pub fn long_bar(steps: u64, what: &'static str) -> ProgressBar {
     if wanted() || quiet() {
         return bar(steps, what);
@@ -113,7 +113,8 @@ impl TermLike for RemarkLines {
     }
 }
 
-/// A bar for simulated time: like [`bar`], with a percentage instead of the number of steps.
+/// A progress bar for simulated time: like [`bar`], with a percentage instead of the number of
+/// steps.
 pub fn bar_of_time(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %, {eta} left")
         .expect("a valid template");

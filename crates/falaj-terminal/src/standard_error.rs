@@ -2,8 +2,8 @@
 //! Ctrl-S. A write to it may then block indefinitely.
 //!
 //! A process that forwards packets calls [`detach`] before it begins. From then on lines go through
-//! a queue to a thread that only writes them. If the queue is full, a line is dropped and counted,
-//! and the count follows the next line that is written.
+//! a queue to a thread that only writes them. If the queue is full, lines are dropped and counted;
+//! their number is printed after the next line that is written.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Capacity of the queue in writes. A line of the log is one write.
+/// Capacity of the queue, in writes. A line of the log is one write.
 const CAPACITY: usize = 1024;
 /// Maximum time that the end of the program waits for the lines in the queue.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -22,7 +22,8 @@ static QUEUE: OnceLock<Queue> = OnceLock::new();
 /// An item of the queue.
 enum Item {
     Bytes(Vec<u8>),
-    /// A request for notification: this sender is dropped once all earlier items have been written.
+    /// A request for a notification. This sender is dropped once all earlier items have been
+    /// written.
     Flush(#[expect(dead_code, reason = "its drop is the answer")] Sender<()>),
 }
 
@@ -70,8 +71,8 @@ impl Queue {
     }
 }
 
-/// From now on no line waits for the reader of standard error. Call it after the last fork, as it
-/// starts a thread. A second call has no effect.
+/// From now on no line waits for the reader of standard error. Call it after the last fork, because
+/// it starts a thread. A second call has no effect.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -89,7 +90,7 @@ pub fn detach() -> io::Result<()> {
 }
 
 /// Waits until the lines printed so far are written, for at most half a second, and not at all if
-/// the queue is full. To be called at the end of a program.
+/// the queue is full. Call it at the end of a program.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush();
@@ -101,7 +102,8 @@ pub fn line(words: fmt::Arguments<'_>) {
     let _ = writeln!(StandardError, "{words}");
 }
 
-/// Standard error as a writer. One write is one item of the queue: it is written whole or dropped.
+/// Standard error as a writer. One write is one item of the queue: it is written as a whole or
+/// dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardError;
 
@@ -116,7 +118,7 @@ impl Write for StandardError {
         }
     }
 
-    /// A line is one write, not one for each of its pieces.
+    /// Makes one write of a line, instead of one write for each of its pieces.
     fn write_fmt(&mut self, words: fmt::Arguments<'_>) -> io::Result<()> {
         self.write_all(words.to_string().as_bytes())
     }

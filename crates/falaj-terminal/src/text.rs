@@ -46,7 +46,7 @@ fn two_digits(value: f64) -> String {
     }
 }
 
-/// Lines under the header only.
+/// Table style with a line only under the header.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -63,8 +63,8 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Ta
     table
 }
 
-/// A table of at most this width in columns, all left-aligned: long texts are wrapped, but not in
-/// the first and the last column.
+/// A table with a maximum width in characters. All columns are left-aligned. Long texts are
+/// wrapped, except in the first and the last column.
 pub fn wrapped(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> Table {
     let mut table = table(header, rows);
     for column in table.column_iter_mut() {
@@ -80,7 +80,7 @@ pub fn wrapped(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, wid
 }
 
 /// Replaces control characters other than newline and tab by visible signs: names of files,
-/// interfaces and commands may contain any, and a terminal would execute them.
+/// interfaces and commands may contain control characters, and a terminal would execute them.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(obeyed) {

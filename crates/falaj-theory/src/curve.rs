@@ -1,4 +1,4 @@
-//! Curves: bounds on arrivals or on service in any time of a given length.
+//! Curves: bounds on the arrivals or on the service in any interval of a given length.
 
 use crate::envelope::Parts;
 use falaj_sched::contract::guarantee::{ArrivalWindow, Deadlines, StairTurn, StaircaseCurve};
@@ -9,25 +9,25 @@ use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 use std::fmt;
 
-/// An exact number: nanoseconds, bytes, or bytes a nanosecond.
+/// An exact number: nanoseconds, bytes, or bytes per nanosecond.
 pub type Exact = BigRational;
 
-/// The exact form of a whole number.
+/// Converts a whole number to an exact number.
 pub fn exact(n: impl Into<BigInt>) -> Exact {
     Exact::from_integer(n.into())
 }
 
-/// A rate in bytes a nanosecond.
+/// Converts a rate to bytes per nanosecond.
 pub fn slope(rate: Rate) -> Exact {
     Exact::new(rate.0.into(), BIT_NANOS.into())
 }
 
-/// The nearest floating-point number, for people and pictures only.
+/// Returns the nearest floating-point number, only for display and pictures.
 pub fn float(n: &Exact) -> f64 {
     n.to_f64().unwrap_or(f64::INFINITY)
 }
 
-/// The number rounded up to a whole one: 0 if it is negative, the largest `u64` if it is too large.
+/// Rounds a number up to a whole number: 0 if it is negative, the largest `u64` if it is too large.
 pub fn whole(n: &Exact) -> u64 {
     n.ceil().to_integer().to_u64().unwrap_or(if *n < Exact::zero() { 0 } else { u64::MAX })
 }
@@ -35,13 +35,13 @@ pub fn whole(n: &Exact) -> u64 {
 /// A straight part of a curve, which ends where the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its beginning, in nanoseconds.
+    /// Beginning of the piece, in nanoseconds.
     pub at: Exact,
-    /// The value of the curve there, in bytes.
+    /// The value of the curve at the beginning, in bytes.
     pub value: Exact,
-    /// The value just after that instant; above `value` where the curve jumps.
+    /// The value just after the beginning, in bytes; above `value` if the curve jumps there.
     pub after: Exact,
-    /// Its slope from there on, in bytes a nanosecond.
+    /// The slope of the piece, in bytes per nanosecond.
     pub slope: Exact,
 }
 
@@ -51,14 +51,14 @@ impl Piece {
     }
 }
 
-/// A function of time that never decreases and is never below zero. It has finitely many straight
-/// pieces with jumps between them, and the last piece has no end.
+/// A curve: a function of time that never decreases and is never below zero. It has finitely many
+/// straight pieces with jumps between them, and the last piece has no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     pieces: Vec<Piece>,
 }
 
-/// The reason why pieces do not make a curve.
+/// The reason why pieces do not form a curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotACurve(pub &'static str);
 
@@ -70,7 +70,8 @@ impl fmt::Display for NotACurve {
 impl std::error::Error for NotACurve {}
 
 impl Curve {
-    /// A curve of these pieces. A piece that continues the previous one straight is joined to it.
+    /// Creates a curve of these pieces. A piece that continues the previous piece in a straight
+    /// line is joined to it.
     ///
     /// # Errors
     /// There are no pieces, the first one does not begin at zero, the times do not increase, or the
@@ -118,20 +119,21 @@ impl Curve {
         Curve { pieces: vec![Curve::line(Exact::zero(), Exact::zero(), Exact::zero())] }
     }
 
-    /// At most `burst` bytes at once, and `rate` in the long run: a token bucket, or leaky bucket
-    /// (Le Boudec and Thiran, 1.2.1).
+    /// The arrival curve of a token bucket (leaky bucket): at most `burst` bytes at once, and
+    /// `rate` in the long run (Le Boudec and Thiran, 1.2.1).
     pub fn token_bucket(rate: Rate, burst: u64) -> Curve {
         Curve::affine(slope(rate), exact(burst))
     }
 
-    /// A token bucket in exact numbers that are not negative: slope in bytes a nanosecond, burst in
-    /// bytes.
+    /// A token bucket in exact numbers that are not negative: slope in bytes per nanosecond, burst
+    /// in bytes.
     pub fn affine(slope: Exact, burst: Exact) -> Curve {
         Curve { pieces: vec![Curve::line(Exact::zero(), burst, slope)] }
     }
 
-    /// Packets of `size` bytes, sent evenly at `rate`. This is the smallest token bucket that holds
-    /// them if their instants are rounded down to whole nanoseconds.
+    /// The arrival curve of packets of `size` bytes that are sent evenly at `rate`. It is the
+    /// smallest token bucket to which they conform if their times are rounded down to whole
+    /// nanoseconds.
     pub fn even(rate: Rate, size: u32) -> Curve {
         let whole = (u64::from(size) * BIT_NANOS).is_multiple_of(rate.0.max(1));
         // Rounding may make a gap up to a nanosecond too short.
@@ -154,7 +156,7 @@ impl Curve {
         Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
     }
 
-    /// A rate-latency curve in exact numbers that are not negative: rate in bytes a nanosecond,
+    /// A rate-latency curve in exact numbers that are not negative: rate in bytes per nanosecond,
     /// latency in nanoseconds.
     pub fn served(rate: Exact, latency: Exact) -> Curve {
         let zero = Exact::zero();
@@ -163,8 +165,8 @@ impl Curve {
         Curve::joined(idle.into_iter().chain([served]).collect())
     }
 
-    /// The service curve of a flow that is served in turns. The first `drawn` turns are drawn one
-    /// by one, and a line lies below all later ones (Tabatabaee and Le Boudec 2021; the line is
+    /// The service curve of a flow that is served in turns. The first `drawn` turns are steps of
+    /// the curve, and a line lies below all later turns (Tabatabaee and Le Boudec 2021; the line is
     /// that of Boyer, Stea and Sofack, 2012).
     pub fn in_turns(turns: &StaircaseCurve, drawn: u64) -> Curve {
         let rate = slope(turns.rate);
@@ -203,8 +205,8 @@ impl Curve {
             time += exact(turn.bytes) / &rate + pause(turn);
             bytes += exact(turn.bytes);
         }
-        // The last line must lie below the start of every turn, so it begins with the largest lag
-        // of all.
+        // The last line must lie below the start of every turn, so it begins after the largest lag
+        // of all turns.
         let mean = bytes / time;
         let late = starts.iter().map(|(time, bytes)| time - bytes / &mean);
         let late = late.max().unwrap_or_else(Exact::zero);
@@ -230,7 +232,7 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// The time by which bytes with these deadlines have left, as a service curve.
+    /// The service curve that guarantees these deadlines.
     pub fn by_deadlines(&Deadlines { first, time, rate, late }: &Deadlines) -> Curve {
         let zero = Exact::zero();
         let piece = |at: Exact, value: Exact, slope: Exact| Piece {
@@ -251,8 +253,8 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// A staircase: just after each instant it has this number of bytes, and after the last one it
-    /// rises with `rate`.
+    /// A staircase. Just after each instant its value is this number of bytes; after the last
+    /// instant it rises with `rate`.
     ///
     /// # Errors
     /// The times do not increase, or the bytes decrease.
@@ -277,12 +279,12 @@ impl Curve {
         Curve::new(pieces)
     }
 
-    /// Its pieces, ordered by time; the first one begins at zero.
+    /// The curve's pieces, ordered by time; the first one begins at zero.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Its slope in the long run, in bytes a nanosecond.
+    /// The curve's slope in the long run, in bytes per nanosecond.
     pub fn last_slope(&self) -> &Exact {
         &self.pieces[self.pieces.len() - 1].slope
     }
@@ -295,7 +297,7 @@ impl Curve {
         self.pieces[..self.pieces.partition_point(|p| p.at <= *t)].last()
     }
 
-    /// Its value at `t` nanoseconds; zero before time zero.
+    /// The curve's value at `t` nanoseconds; zero before time zero.
     pub fn at(&self, t: &Exact) -> Exact {
         match self.piece(t) {
             None => Exact::zero(),
@@ -304,7 +306,7 @@ impl Curve {
         }
     }
 
-    /// Its value just after `t` nanoseconds; zero before time zero.
+    /// The curve's value just after `t` nanoseconds; zero before time zero.
     pub fn after(&self, t: &Exact) -> Exact {
         self.piece(t).map_or_else(Exact::zero, |p| p.continued(t))
     }
@@ -352,7 +354,7 @@ impl Curve {
         Curve::joined(self.combined(other, |a, b| a + b))
     }
 
-    /// This sum without one of its parts.
+    /// This curve, which is a sum, without one of its parts.
     ///
     /// # Errors
     /// `part` is not a part of the sum: the difference decreases, or is below zero.
@@ -360,10 +362,10 @@ impl Curve {
         Curve::new(self.combined(part, |a, b| a - b))
     }
 
-    /// The arrival curve of at most `bytes` in any window `(t - length, t]`: this number of bytes
-    /// at once, and again after each `length`. Instants are whole nanoseconds, so two instants that
-    /// share no window are at least `length` apart. The first `drawn` windows are steps, and a line
-    /// lies above the later ones.
+    /// The arrival curve of a flow that sends at most `bytes` in any window `(t - length, t]`: this
+    /// number of bytes at once, and again after each `length`. Times are whole nanoseconds, so two
+    /// instants that are in no common window are at least `length` apart. The first `drawn` windows
+    /// are steps of the curve, and a line lies above the later windows.
     pub fn windows(ArrivalWindow { bytes, length }: &ArrivalWindow, drawn: u64) -> Curve {
         let step = |n: u64| (Span((length.0 * n).saturating_sub(1)), bytes.saturating_mul(n + 1));
         let flat = |(at, after): (Span, u64), value: u64| Piece {
@@ -384,8 +386,8 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// The minimum of both curves: the arrival curve of a flow that keeps to both, such as to
-    /// several token buckets.
+    /// The minimum of both curves: the arrival curve of a flow that keeps to both, such as two
+    /// token buckets.
     pub fn min(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         self.parts(&mut parts);
@@ -393,8 +395,8 @@ impl Curve {
         Curve::joined(parts.lowest())
     }
 
-    /// The maximum of both curves: the service curve of a server that guarantees both, such as
-    /// several rates after latencies.
+    /// The maximum of both curves: the service curve of a server that guarantees both, such as two
+    /// rate-latency curves.
     pub fn max(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         self.parts(&mut parts);
@@ -431,7 +433,7 @@ impl Curve {
         Curve::joined(parts.lowest())
     }
 
-    /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`; zero where that is negative. It
+    /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`; zero if that is negative. It
     /// bounds the output of a server with the service curve `service` (Le Boudec and Thiran,
     /// 1.4.3). `None` if it is infinite, because more is sent than served in the long run.
     pub fn deconvolve(&self, service: &Curve) -> Option<Curve> {
@@ -464,9 +466,9 @@ impl Curve {
         Some(Curve::joined(parts.highest()))
     }
 
-    /// The service that is left over for other flows if the traffic of `first` has priority: the
-    /// positive part of the difference, made non-decreasing (Le Boudec and Thiran, 6.2.1). The
-    /// service must be strict: it holds in any interval of backlog.
+    /// The left-over service curve: the service for other flows if the traffic of `first` has
+    /// priority. It is the positive part of the difference, made non-decreasing (Le Boudec and
+    /// Thiran, 6.2.1). The service must be strict: it holds in any interval of backlog.
     pub fn left_over(&self, first: &Curve) -> Curve {
         let difference = self.combined(first, |a, b| a - b);
         let mut most = Exact::zero();

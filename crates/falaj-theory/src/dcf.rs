@@ -6,8 +6,8 @@
 //!
 //! Slots are counted as in Bianchi and Tinnirello, "Remarks on IEEE 802.11 DCF performance
 //! analysis" (2005). A frame is dropped after a limited number of attempts. No station counts down
-//! in a slot in which others send. A station that has sent may draw zero, and then sends again
-//! before any other station counts down.
+//! in a slot in which another station sends. A station that has sent may draw zero, and then sends
+//! again before any other station counts down.
 //!
 //! The length of frames does not change these probabilities. So stations of different rates get the
 //! same number of packets each, and the air time of the slowest station slows all of them (Heusse
@@ -24,18 +24,19 @@ pub struct Saturation {
     pub collisions: f64,
     /// Fraction of all packets that are dropped after their last attempt.
     pub dropped: f64,
-    /// Packets of each station that arrive in a second; it is the same for all stations.
+    /// Packets per second that arrive from each station; the same for all stations.
     pub packets: f64,
     /// For each station, the fraction of time that its arriving packets and their acknowledgements
     /// occupy the air.
     pub air: Vec<f64>,
 }
 
-/// Computes saturation for stations with these rates and packet lengths in bytes.
+/// Computes the saturation throughput for stations with these rates and packet lengths in bytes.
 pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let others = i32::try_from(stations.len()).unwrap_or(i32::MAX) - 1;
     let collides = |tau: f64| 1.0 - (1.0 - tau).powi(others);
-    // The more attempts collide, the fewer a station makes: a bisection finds the fixed point.
+    // The more attempts collide, the fewer attempts a station makes: a bisection finds the fixed
+    // point.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
         let tau = f64::midpoint(low, high);
@@ -52,8 +53,9 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let mut frames: Vec<f64> =
         stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
     frames.sort_by(f64::total_cmp);
-    // Mean lengths of the slots in which no station, one, or several begin to send, each times its
-    // probability. If several do, the slot lasts as long as the longest of their frames.
+    // Mean lengths of the slots in which no station, one station or several stations begin to send,
+    // each multiplied by its probability. If several stations send, the slot lasts as long as the
+    // longest of their frames.
     let nobody = (1.0 - tau).powi(others + 1) * slot;
     let one: f64 =
         stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();
@@ -110,8 +112,8 @@ mod tests {
         assert_eq!((all.collisions, all.dropped), (0.0, 0.0));
     }
 
-    /// Frames of the slow station last more than nine times as long, and each station gets the same
-    /// number of packets.
+    /// The frames of the slow station last more than nine times as long as the others, and each
+    /// station gets the same number of packets.
     #[test]
     fn one_slow_station_has_most_of_the_air() {
         let mixed = [(RATES[3], 1514), (RATES[3], 1514), (RATES[0], 1514)];

@@ -4,14 +4,14 @@ use crate::curve::{Curve, Exact, exact};
 use num_bigint::BigInt;
 use num_traits::Zero;
 
-/// The largest distance between two curves, and its place.
+/// The largest distance between two curves, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distance {
-    /// Nanoseconds for a delay, bytes for a backlog.
+    /// Length of the distance: nanoseconds for a delay, bytes for a backlog.
     pub length: Exact,
     /// The time, on the arrival curve, at which the distance is reached or approached.
     pub at: Exact,
-    /// The value of the arrival curve at that place, in bytes.
+    /// The value of the arrival curve at that time, in bytes.
     pub level: Exact,
 }
 
@@ -28,10 +28,10 @@ impl Curve {
     /// every byte (Le Boudec and Thiran, 1.4.2). `None` if there is no bound.
     ///
     /// If both curves count packets at their last bits, this bounds the time from last bit in to
-    /// last bit out, and nothing is added for packets. The service curves of
-    /// [`falaj_sched::contract::guarantee::Guarantee`] count in this way. (In ibid. 1.7.1 a server
-    /// sends bits, and a packetizer behind it lowers the service curve by the largest packet. Here
-    /// the latency of the service curve includes that.)
+    /// last bit out, and no time for a packet is added. The service curves of
+    /// [`falaj_sched::contract::guarantee::Guarantee`] count in this way. (In section 1.7.1 of the
+    /// book, a server sends bits, and a packetizer behind it lowers the service curve by the
+    /// largest packet. Here the latency of the service curve includes this effect.)
     pub fn delay(&self, service: &Curve) -> Option<Distance> {
         if self.last_slope() > service.last_slope() {
             return None;
@@ -98,7 +98,7 @@ impl Curve {
         Some(most)
     }
 
-    /// Its value just before `t`; zero at time zero.
+    /// The curve's value just before `t`; zero at time zero.
     fn before(&self, t: &Exact) -> Exact {
         let earlier = self.pieces()[..self.pieces().partition_point(|p| p.at < *t)].last();
         earlier.map_or_else(Exact::zero, |p| &p.after + &p.slope * (t - &p.at))

@@ -3,13 +3,13 @@
 use crate::curve::{Exact, Piece};
 use num_traits::Zero;
 
-/// A value at one instant.
+/// A value of a function at one instant.
 pub(crate) struct Spot {
     pub(crate) at: Exact,
     pub(crate) value: Exact,
 }
 
-/// A straight line over an open interval.
+/// A straight line over an open interval of time.
 pub(crate) struct Line {
     pub(crate) from: Exact,
     /// The end of the interval; `None` if it has none.
@@ -25,8 +25,8 @@ impl Line {
     }
 }
 
-/// The parts from which a function is made. Where several parts overlap, the lowest or the highest
-/// one counts.
+/// The parts from which a function is made. If several parts overlap, the lowest or the highest
+/// part counts.
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) spots: Vec<Spot>,
@@ -42,8 +42,8 @@ impl Parts {
         self.lines.push(Line { from, to, value, slope });
     }
 
-    /// Adds two lines, one after the other, from (`from`, `value`). Each is a slope and the length
-    /// over which it holds. After a line without end nothing follows.
+    /// Adds two lines, one after the other, from (`from`, `value`). Each line is given by its slope
+    /// and its length in time. After a line without end no further line follows.
     pub(crate) fn bend(
         &mut self,
         from: Exact,
@@ -62,7 +62,7 @@ impl Parts {
         self.line(middle, end, bent, second.0.clone());
     }
 
-    /// The maximum of the parts from time zero on, which they must cover.
+    /// The maximum of the parts from time zero on. The parts must cover this whole time.
     pub(crate) fn highest(mut self) -> Vec<Piece> {
         self.spots.iter_mut().for_each(|s| s.value = -&s.value);
         self.lines.iter_mut().for_each(|l| (l.value, l.slope) = (-&l.value, -&l.slope));
@@ -73,7 +73,7 @@ impl Parts {
         pieces
     }
 
-    /// The minimum of the parts from time zero on, which they must cover.
+    /// The minimum of the parts from time zero on. The parts must cover this whole time.
     pub(crate) fn lowest(self) -> Vec<Piece> {
         let zero = Exact::zero();
         let ends = self.lines.iter().flat_map(|l| [Some(&l.from), l.to.as_ref()]).flatten();
@@ -104,7 +104,7 @@ impl Parts {
                 after: after.clone(),
                 slope: line.slope.clone(),
             });
-            // Goes on from line to line, where a flatter line crosses.
+            // Continues from line to line, at each crossing with a flatter line.
             let (mut at, mut height, mut line) = (from.clone(), after.clone(), *line);
             loop {
                 let crossing = |m: &&Line| (m.at(&at) - &height) / (&line.slope - &m.slope) + &at;

@@ -3,19 +3,17 @@
 //!
 //! The formulas are those of Le Boudec and Thiran, "Network Calculus" (2001), cited by their
 //! numbers there. Time is in nanoseconds, data in bytes. Every number is an exact fraction of whole
-//! numbers of any length: nothing overflows, and nothing is rounded, except that a network rounds
-//! bursts between its servers up, by less than a millionth of a byte.
+//! numbers of any length, so nothing overflows. Nothing is rounded, with one exception: a network
+//! rounds bursts between its servers up, by less than a millionth of a byte.
 //!
 //! ```
 //! use falaj_sched::units::{rate::Rate, time::Span};
 //! use falaj_theory::{Curve, exact};
 //!
-//! // 3000 B at once, 10 Mbit/s in the long run; served at 20 Mbit/s after a millisecond.
-//! let sent = Curve::token_bucket(Rate::from_mbit(10), 3000);
-//! let served = Curve::rate_latency(Rate::from_mbit(20), Span::from_millis(1));
-//! // 1 ms + 3000 B / 20 Mbit/s.
-//! assert_eq!(sent.delay(&served).unwrap().length, exact(2_200_000));
-//! // 3000 B + 1 ms * 10 Mbit/s.
+//! // 3000 B at once and 10 Mbit/s in the long run, served at 20 Mbit/s after a millisecond. let
+//! sent = Curve::token_bucket(Rate::from_mbit(10), 3000); let served =
+//! Curve::rate_latency(Rate::from_mbit(20), Span::from_millis(1)); // 1 ms + 3000 B / 20 Mbit/s.
+//! assert_eq!(sent.delay(&served).unwrap().length, exact(2_200_000)); // 3000 B + 1 ms * 10 Mbit/s.
 //! assert_eq!(sent.backlog(&served).unwrap().length, exact(4_250));
 //! ```
 //!

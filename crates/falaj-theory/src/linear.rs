@@ -1,21 +1,21 @@
-//! The delay of a flow by a linear program: PLP of Bouillard, "Trade-off between accuracy and
-//! tractability of network calculus in FIFO networks" (2022).
+//! The delay bound of a flow by a linear program: the method PLP of Bouillard, "Trade-off between
+//! accuracy and tractability of network calculus in FIFO networks" (2022).
 //!
-//! The servers form a tree: its root is the last server of the flow, and each other server sends to
-//! one that is nearer to the root. The program looks for the worst packet. It leaves the root at
-//! date 0, the end. Each server has earlier dates; a higher number is an earlier date. A packet
-//! that leaves a server at date `k` of the next one, or of the end, arrived there at date `k` of
-//! this server, as packets are served in the order of arrival. The server has one date more, the
-//! earliest: with the service curve it bounds the bytes that had left by the oldest departure. So a
-//! server at depth `d` has `d + 2` dates. The variables are these dates and, for each flow, the
-//! bytes that it had sent by each date of its first server. Both are counted back from the packet.
-//! The largest delay that keeps all constraints is a bound.
+//! The servers form a tree. Its root is the last server of the flow, and each other server sends to
+//! a server that is nearer to the root. The program looks for the packet with the largest delay.
+//! This packet leaves the root at date 0, the end. Each server has earlier dates; a higher number
+//! is an earlier date. A packet that leaves a server at date `k` of the next server (or of the end)
+//! arrived at this server at its date `k`, because packets are served in the order of arrival. The
+//! server has one more date, the earliest. With the service curve, this date bounds the bytes that
+//! had left by the oldest departure. So a server at depth `d` has `d + 2` dates. The variables are
+//! these dates and, for each flow, the bytes that it had sent by each date of its first server.
+//! Both are counted back from the packet. The largest delay that keeps all constraints is a bound.
 //!
-//! Where a flow enters the tree, it has the arrival curve of that place. Flows that enter and leave
-//! at the same servers, and come from the same line, are one.
+//! A flow has the arrival curve of the server at which it enters the tree. Flows that enter and
+//! leave at the same servers, and come from the same line (outgoing link), count as one.
 //!
-//! The program is solved in floating-point numbers, in units of the network's own size. The result
-//! is enlarged by a millionth, which is more than the tolerance of the solver.
+//! The program is solved in floating-point numbers, in units that fit the network's numbers. The
+//! result is enlarged by a millionth, which is more than the tolerance of the solver.
 
 use crate::curve::{Curve, Exact, Piece, float};
 use crate::network::{CurvesByHop, EndToEnd, Network};
@@ -30,27 +30,29 @@ const SLACK: f64 = 1e-6;
 /// Maximum number of servers in a tree beyond those of the flow itself.
 const UPSTREAM: usize = 8;
 
-/// A line above an arrival curve, or below a service curve: slope, and burst or latency.
+/// A straight line above an arrival curve, given by slope and burst, or below a service curve,
+/// given by slope and latency.
 type Straight = (f64, f64);
 
 /// A sum of variables with factors.
 type Sum = Vec<(Variable, f64)>;
 
-/// Servers that lead to one of them, the root. Each is named by its place in the tree; the root has
-/// the first one.
+/// A tree of servers that lead to one server, the root. Each server has a place (number) in the
+/// tree; the root has the first place.
 struct ServerTree {
-    /// By place, the server's index in the network.
+    /// For each place, the server's index in the network.
     servers: Vec<usize>,
-    /// By place, the next server towards the root.
+    /// For each place, the next server towards the root.
     next: Vec<Option<usize>>,
-    /// By place, the number of servers behind it; zero for the root.
+    /// For each place, the number of hops to the root; zero for the root.
     depth: Vec<usize>,
 }
 
 impl ServerTree {
-    /// The tree of a path, whose last server is the root. A server that sends to several others of
-    /// the tree is put before the deepest of these if `deep`, else before the least deep one.
-    /// `order` has all servers, each after those that send to it.
+    /// Builds the tree of a path. The last server of the path is the root. If a server sends to
+    /// several servers of the tree, it is placed before the deepest of them if `deep` is true,
+    /// otherwise before the least deep one. `order` has all servers, each after the servers that
+    /// send to it.
     fn of(network: &Network, path: &[usize], order: &[usize], deep: bool) -> ServerTree {
         let mut tree = ServerTree { servers: Vec::new(), next: Vec::new(), depth: Vec::new() };
         for &server in path.iter().rev() {
@@ -82,28 +84,28 @@ impl ServerTree {
         self.servers.iter().position(|known| *known == server)
     }
 
-    /// The places from one towards the root.
+    /// The places on the way from `place` to the root.
     fn from(&self, place: usize) -> impl Iterator<Item = usize> {
         iter::successors(Some(place), |place| self.next[*place])
     }
 
-    /// The number of dates at a server, or of the end.
+    /// The number of dates of a server, or of the end.
     fn dates(&self, place: Option<usize>) -> usize {
         place.map_or(1, |place| self.depth[place] + 2)
     }
 }
 
-/// Flows that enter the tree at the same server, from the same line or from none, and leave it at
-/// the same server.
+/// Flows that enter the tree at the same server, from the same line or from no line, and leave it
+/// at the same server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Aggregate {
     /// The place at which they enter.
     first: usize,
     /// Number of servers that they pass.
     length: usize,
-    /// The line from which they come.
+    /// The line (outgoing link) from which they come.
     line: Option<usize>,
-    /// The only flow, if it is looked at by itself.
+    /// The flow, if the aggregate is a single flow that is treated separately.
     only: Option<usize>,
 }
 
@@ -111,18 +113,18 @@ struct Aggregate {
 struct TreeProgram<'a> {
     tree: &'a ServerTree,
     problem: Problem,
-    /// By place and date, how long before the end it is.
+    /// For each place and date, the time from the date to the end.
     dates: Vec<Vec<Variable>>,
-    /// By aggregate and date, the bytes that its flows have sent after that date; the first date
-    /// has no variable.
+    /// For each aggregate and date, the bytes that its flows have sent after that date. The first
+    /// date has no variable.
     sent: BTreeMap<Aggregate, Vec<Variable>>,
 }
 
-/// The units of a program, in which its numbers are near one.
+/// The units of a program, chosen so that its numbers are near 1.
 struct ProgramUnits {
     /// In nanoseconds.
     time: f64,
-    /// In bytes a nanosecond.
+    /// In bytes per nanosecond.
     rate: f64,
 }
 
@@ -134,7 +136,7 @@ impl ProgramUnits {
     }
 }
 
-/// A network, and the bounds of total flow analysis.
+/// A network, and its bounds by total flow analysis.
 pub(crate) struct Analysed<'a> {
     pub(crate) network: &'a Network,
     /// All servers, each after those from which flows come to it, unless paths form a circle.
@@ -143,7 +145,7 @@ pub(crate) struct Analysed<'a> {
     pub(crate) comes: &'a CurvesByHop,
     /// Bounds on the delays at the servers.
     pub(crate) delays: &'a [Option<Exact>],
-    /// Bounds on the delays of the flows from end to end, where they are known.
+    /// Bounds on the delays of the flows from end to end, if they are known.
     pub(crate) whole: &'a [EndToEnd],
 }
 
@@ -164,7 +166,7 @@ impl Analysed<'_> {
     }
 
     /// The arrival curve of a flow behind one of its servers, from the long-term rate and the burst
-    /// of its source. `None` as for the delay.
+    /// of its source. `None` in the same cases as for the delay.
     pub(crate) fn output(&self, flow: usize, hop: usize) -> Option<Curve> {
         let path = &self.network.flows[flow].path[..=hop];
         let sent = self.comes[flow][0].as_ref()?.pieces().last()?;
@@ -173,9 +175,9 @@ impl Analysed<'_> {
             let (mut program, units) = self.program(&tree, Some(flow))?;
             let (slope, burst) = units.line(sent);
             let aggregate = *program.sent.keys().find(|c| c.only.is_some() && c.first == first)?;
-            // The bytes that it sends after the packet's first date, less its rate times the time
-            // since the end. In a time `t` after the end no more leaves than these bytes and `t`
-            // times the rate.
+            // `after` is the bytes that the flow sends after the packet's first date, minus its
+            // rate multiplied by the time since the end. In a time `t` after the end at most these
+            // bytes and `t` times the rate leave.
             let after = program.problem.add_var(0.0, (0.0, f64::INFINITY));
             for k in 0..tree.dates(Some(first)) {
                 let before = k.checked_sub(1).map(|k| (program.sent[&aggregate][k], 1.0));
@@ -189,7 +191,7 @@ impl Analysed<'_> {
         Some(Curve::affine(sent.slope.clone(), burst.min()?))
     }
 
-    /// The trees of a path: one, or two different ones.
+    /// The trees of a path: one tree, or two different trees.
     fn trees(&self, path: &[usize]) -> impl Iterator<Item = ServerTree> {
         let [deep, flat] =
             [true, false].map(|deep| ServerTree::of(self.network, path, self.order, deep));
@@ -197,7 +199,7 @@ impl Analysed<'_> {
         iter::once(deep).chain(differ.then_some(flat))
     }
 
-    /// The constraints of a tree, and the units of its numbers.
+    /// Creates the program with the constraints of a tree, and the units of its numbers.
     fn program<'t>(
         &self,
         tree: &'t ServerTree,
@@ -236,7 +238,7 @@ impl Analysed<'_> {
                 program.delays(first, end, float(delay) / units.time);
             }
         }
-        // By place and line, the flows that come over the line to the server at that place.
+        // For each place and line, the flows that come over the line to the server at that place.
         let mut by_line: BTreeMap<(usize, usize), Vec<Aggregate>> = BTreeMap::new();
         for (aggregate, curves) in &aggregates {
             program.increases(*aggregate);
@@ -310,7 +312,7 @@ impl<'a> TreeProgram<'a> {
         let sum = sum.into_iter().map(|(variable, factor)| (variable, -factor));
         self.constrain(sum.chain([(goal, 1.0)]).collect(), 0.0);
         let found = self.problem.solve().ok()?.into_solution().ok()?;
-        // A solution that may not be the largest is not a bound.
+        // Only an optimal solution is a bound.
         (found.status() == SolutionStatus::Optimal).then(|| found.objective() * (1.0 + SLACK))
     }
 
@@ -319,7 +321,7 @@ impl<'a> TreeProgram<'a> {
         self.problem.add_constraint(sum, ComparisonOp::Le, most);
     }
 
-    /// A date at a server, as how long before the end it is; nothing for the end itself.
+    /// A date of a server, as the time from it to the end. The end itself is an empty sum.
     fn date(&self, place: Option<usize>, k: usize, factor: f64) -> Sum {
         place.map_or_else(Vec::new, |place| vec![(self.dates[place][k], factor)])
     }
@@ -332,7 +334,8 @@ impl<'a> TreeProgram<'a> {
         later.into_iter().chain([(sent[before - 1], factor)]).collect()
     }
 
-    /// The dates at a server are in order. Packets arrive before they leave, by at most its delay.
+    /// Adds the constraints that the dates of a server are in order, and that packets leave at most
+    /// `delay` after they arrive.
     fn order(&mut self, place: usize, delay: f64) {
         let (here, next) = (Some(place), self.tree.next[place]);
         for k in 1..self.tree.dates(here) {
@@ -346,8 +349,8 @@ impl<'a> TreeProgram<'a> {
         self.delays(place, next, delay);
     }
 
-    /// Packets take at most this from their arrival at one server to that at another, or to the
-    /// end.
+    /// Adds the constraint that packets take at most `delay` from their arrival at one server to
+    /// their arrival at another server, or to the end.
     fn delays(&mut self, first: usize, end: Option<usize>, delay: f64) {
         for k in 0..self.tree.dates(end) {
             let sum = [self.date(Some(first), k, 1.0), self.date(end, k, -1.0)].concat();
@@ -355,7 +358,8 @@ impl<'a> TreeProgram<'a> {
         }
     }
 
-    /// By the oldest departure, the server had served at least this since its earliest date.
+    /// Adds the constraint on the bytes served: from its earliest date to the oldest departure, the
+    /// server served at least the bytes that its service line guarantees.
     fn served(&mut self, place: usize, (rate, latency): Straight) {
         let next = self.tree.next[place];
         let oldest = self.tree.dates(next) - 1;
@@ -367,7 +371,7 @@ impl<'a> TreeProgram<'a> {
         self.constrain(sum, rate * latency);
     }
 
-    /// The bytes that flows have sent never decrease.
+    /// Adds the constraint that the bytes that flows have sent never decrease.
     fn increases(&mut self, aggregate: Aggregate) {
         for k in 1..self.tree.dates(Some(aggregate.first)) {
             let sum = self.sent(aggregate, k - 1, k, -1.0);
@@ -375,7 +379,8 @@ impl<'a> TreeProgram<'a> {
         }
     }
 
-    /// Between any two dates of a server, these flows together arrive there at most by this line.
+    /// Adds the constraint that between any two dates of a server, the arrivals of these flows
+    /// together are at most this line.
     fn arrives(&mut self, which: &[Aggregate], place: usize, (slope, burst): Straight) {
         let here = Some(place);
         for before in 1..self.tree.dates(here) {
@@ -396,8 +401,8 @@ mod tests {
     use falaj_sched::units::rate::Rate;
     use falaj_sched::units::time::Span;
 
-    /// Bounds in microseconds on a row of servers of this rate and latency; each flow has its
-    /// servers, its burst, and its rate in kbit/s.
+    /// Bounds in microseconds on a row of servers of this rate (Mbit/s) and latency (us). A flow is
+    /// given by its servers, its burst in bytes, and its rate in kbit/s.
     fn bounds(
         (mbit, us): (u64, u64),
         count: usize,
@@ -421,7 +426,8 @@ mod tests {
         bounds.iter().map(|b| [us(&b.total), us(&b.separated), us(&b.linear)]).collect()
     }
 
-    /// On six links of 10 Mbit/s, five flows with 11,000 B together wait for these once: 8.8 ms.
+    /// On six links of 10 Mbit/s in a row, five flows with bursts of 11,000 B in all wait for these
+    /// bytes once: 8.8 ms.
     #[test]
     fn on_equal_links_bursts_are_paid_for_once() {
         let path: &[usize] = &[0, 1, 2, 3, 4, 5];
@@ -433,9 +439,10 @@ mod tests {
         }
     }
 
-    /// Delays as Panco's PLP gives them without shaping: on the way to a sink, the last flow's is
-    /// the same. In the interleaved tandem, that of the flow through all servers is 1265.6 us. Ours
-    /// is lower, as the bounds of the other flows are constraints too.
+    /// Compares delays with those of the program Panco (PLP without shaping). In the network with a
+    /// sink, the delay of the last flow is the same. In the interleaved tandem, Panco's delay of
+    /// the flow through all servers is 1265.6 us. Ours is lower, because the bounds of the other
+    /// flows are constraints too.
     #[test]
     fn another_program_finds_the_same() {
         let sink: [(&[usize], u64, u64); 4] = [

@@ -6,16 +6,16 @@
 //! | linear | a linear program looks for the worst packet (Bouillard 2022); for small networks |
 //! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
-//! Two bounds hold for the output of a server: one by its input and the delay there, one by its
-//! input and the left-over service (ibid., 1.4.3). Where linear programs are solved, they give a
-//! third. The next server uses the minimum of all as its input.
-//! All flows that come from one line are together no more than that line carries (line shaping;
-//! Mifdaoui and Leydier 2017).
+//! Two bounds hold for the output of a server: one follows from its input and the delay at the
+//! server, the other from its input and the left-over service (ibid., 1.4.3). If linear programs
+//! are solved, they give a third bound. The next server uses the minimum of these bounds as its
+//! input. A line is the outgoing link of a server. All flows that come from one line are together
+//! limited by the line's rate (line shaping; Mifdaoui and Leydier 2017).
 //!
 //! If paths form a circle, the delays depend on each other. Their bounds are then the least fixed
 //! point of total flow analysis, found from below (Thomas, Le Boudec and Mifdaoui 2019). No packet
-//! can be the first that is delayed by more: it takes time at each server, and later arrivals do
-//! not delay it.
+//! can be the first one with a longer delay, because each packet takes time at each server, and
+//! later arrivals do not delay it.
 
 use crate::curve::{Curve, Exact, Piece, exact};
 use crate::linear::Analysed;
@@ -27,10 +27,11 @@ use std::collections::BTreeMap;
 pub struct Server {
     /// The name of the server.
     pub name: String,
-    /// The service curve for all these flows together. With [`Order::Any`] it must be strict: it
-    /// holds in any interval of backlog.
+    /// The service curve for all these flows together. With [`Order::Any`] it must be strict, that
+    /// is, hold in any interval of backlog.
     pub service: Curve,
-    /// The line on which it sends, by index, if that is known. Other servers may send on it too.
+    /// Index of the line on which the server sends, if it is known. Other servers may send on the
+    /// same line.
     pub line: Option<usize>,
 }
 
@@ -41,7 +42,7 @@ pub struct Flow {
     pub name: String,
     /// Its arrival curve; `None` if nothing bounds its traffic.
     pub sent: Option<Curve>,
-    /// The servers that it passes, each once, by index.
+    /// Indices of the servers that the flow passes, in order, each at most once.
     pub path: Vec<usize>,
 }
 
@@ -70,15 +71,15 @@ pub struct Network {
 /// Bounds on the delay of a flow, in nanoseconds; `None` if the method finds none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndToEnd {
-    /// Sum of the delays at its servers.
+    /// Sum of the delays at the flow's servers.
     pub total: Option<Exact>,
-    /// Delay at all its servers as one.
+    /// Delay at all of the flow's servers together, treated as one server.
     pub separated: Option<Exact>,
     /// The largest delay that a linear program finds.
     pub linear: Option<Exact>,
 }
 
-/// A method of bounds from end to end.
+/// A method for end-to-end bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundMethod {
     /// Total flow analysis.
@@ -90,7 +91,7 @@ pub enum BoundMethod {
 }
 
 impl EndToEnd {
-    /// The bound of one method.
+    /// Returns the bound of one method.
     pub fn by(&self, method: BoundMethod) -> &Option<Exact> {
         match method {
             BoundMethod::Total => &self.total,
@@ -99,7 +100,7 @@ impl EndToEnd {
         }
     }
 
-    /// These bounds without those of other methods.
+    /// Returns these bounds without the bounds of other methods.
     #[must_use]
     pub fn only(self, method: BoundMethod) -> EndToEnd {
         match method {
@@ -109,7 +110,7 @@ impl EndToEnd {
         }
     }
 
-    /// The lowest bound of all.
+    /// Returns the lowest bound of all methods.
     pub fn best(&self) -> Option<&Exact> {
         [&self.total, &self.separated, &self.linear].into_iter().flatten().min()
     }
@@ -118,26 +119,27 @@ impl EndToEnd {
 /// The bounds of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// By server, a bound on the delay of any flow there. `None` if more may be sent than is
-    /// served, if an arrival curve is unknown, or if the order of service is.
+    /// For each server, a bound on the delay of any flow there. `None` if more traffic may arrive
+    /// than is served, or if an arrival curve or the order of service is unknown.
     pub servers: Vec<Option<Exact>>,
     /// The end-to-end bounds of each flow.
     pub flows: Vec<EndToEnd>,
 }
 
-/// The flows form a circle for which no bound was found: these servers are on it or behind it.
+/// Error: the paths of flows form a circle for which no bound was found. These servers are on the
+/// circle or behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub Vec<usize>);
 
-/// By flow and hop, an arrival curve of the flow there, if one is known; the last one is that of
-/// its output.
+/// For each flow and hop, an arrival curve of the flow at this hop, if it is known. The last curve
+/// is the curve of the flow's output.
 pub(crate) type CurvesByHop = Vec<Vec<Option<Curve>>>;
 
 /// The flows that arrive at a server.
 struct Arriving {
-    /// The sum of the flows that come from each line, or from none.
+    /// The sum of the flows that come from each line, and of the flows that come from no line.
     by_line: BTreeMap<Option<usize>, Curve>,
-    /// The sum of all, shaped by the lines.
+    /// The sum of all flows, shaped by the lines.
     all: Curve,
     /// The flows for which no arrival curve is known.
     unknown: Vec<usize>,
@@ -147,7 +149,7 @@ struct Arriving {
 const ROUNDS: u32 = 2000;
 
 /// Maximum length of all paths together, in servers, for which linear programs are solved: there is
-/// one for each server of each path.
+/// one program for each server of each path.
 const MOST_PROGRAMS: usize = 64;
 
 impl Network {
@@ -185,8 +187,8 @@ impl Network {
         before.and_then(|server| self.servers[server].line)
     }
 
-    /// An arrival curve of flows whose curves add up to `sum`: no more than their line carries, if
-    /// they come from one.
+    /// Returns an arrival curve of flows whose curves add up to `sum`. If they come from a line,
+    /// they are limited to the line's capacity.
     fn shaped(&self, line: Option<usize>, sum: &Curve) -> Curve {
         line.map_or_else(|| sum.clone(), |line| sum.min(&self.lines[line]))
     }
@@ -210,7 +212,7 @@ impl Network {
         load
     }
 
-    /// The arrival curve of all flows of a load but this one.
+    /// Returns the arrival curve of all flows that arrive at a server, except one flow.
     fn others(
         &self,
         load: &Arriving,
@@ -235,7 +237,8 @@ impl Network {
         Some(all.delay(&self.servers[server].service)?.length)
     }
 
-    /// The flows at their sources; nothing is known of them at later hops.
+    /// Returns the arrival curves of all flows at their sources; the curves at later hops are
+    /// unknown.
     fn at_sources(&self) -> CurvesByHop {
         let later = |flow: &Flow| vec![None; flow.path.len()];
         self.flows.iter().map(|flow| [vec![flow.sent.clone()], later(flow)].concat()).collect()
@@ -296,7 +299,7 @@ impl Network {
         let programs = self.order == Order::Fifo && hops <= MOST_PROGRAMS;
         let mut comes = circle.unwrap_or_else(|| self.at_sources());
         let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
-        // By flow and hop, the service that other flows leave over.
+        // For each flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
         for &s in &sorted {
@@ -342,7 +345,7 @@ impl Network {
         let without =
             |(f, flow)| EndToEnd { total: total(flow), separated: separated(f), linear: None };
         let mut flows: Vec<EndToEnd> = self.flows.iter().enumerate().map(without).collect();
-        // Bounds of the first round tighten the programs of the second.
+        // The bounds of the first round make the programs of the second round more precise.
         for _ in 0..if programs { 2 } else { 0 } {
             let linear = self.analysed(&sorted, &comes, &servers, &flows);
             let bounds: Vec<_> = (0..flows.len()).map(|f| linear.delay(f)).collect();
@@ -353,9 +356,9 @@ impl Network {
 }
 
 impl Curve {
-    /// A curve above this one, by no more than a millionth of a byte, whose bursts are short
-    /// fractions. Otherwise numbers get longer at each server, and a network of a thousand flows
-    /// takes many seconds.
+    /// Returns a curve whose bursts are short fractions, and which is above this curve by at most a
+    /// millionth of a byte. Without this rounding, the numbers get longer at each server, and a
+    /// network of a thousand flows takes many seconds.
     fn with_short_numbers(self) -> Curve {
         let pieces = self.pieces();
         let bends_down = pieces.windows(2).all(|two| {
@@ -375,8 +378,8 @@ impl Curve {
         pieces.iter().map(line).reduce(|a, b| a.min(&b)).unwrap_or(self)
     }
 
-    /// The arrival curve behind a server that delays by at most `by` nanoseconds: bytes may come
-    /// out that much closer together.
+    /// The arrival curve behind a server that delays by at most `by` nanoseconds: bytes may leave
+    /// closer together by this time.
     pub fn earlier(&self, by: &Exact) -> Curve {
         let first = Piece {
             at: Exact::zero(),
@@ -395,9 +398,9 @@ impl Curve {
     }
 
     /// The service that a server in the order of arrival leaves over to one flow beside `others`.
-    /// With the long-term rates R and r, the latency T and the burst b of the others, it is R - r
-    /// after T + b / R. (Le Boudec and Thiran, chapter 6; it is the curve without a jump in the
-    /// FIFO family.) `None` if nothing is left over.
+    /// If the server has the long-term rate R and the latency T, and the others have the rate r and
+    /// the burst b, it is the rate R - r after T + b / R. (Le Boudec and Thiran, chapter 6: the
+    /// curve without a jump in the FIFO family.) `None` if nothing is left over.
     pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
         let (most, taken) = (self.last_slope(), others.last_slope());
         if taken >= most {
@@ -434,9 +437,9 @@ mod tests {
         }
     }
 
-    /// One flow of 1 Mbit/s and 1000 B through both servers. At the first one it is delayed by 1 ms
-    /// and 800 us. It leaves with a burst of at most 1125 B, which takes 1 ms and 900 us at the
-    /// second. Both together are one server with a latency of 2 ms, and the burst is paid for once.
+    /// One flow of 1 Mbit/s and 1000 B through both servers. At the first one its delay is 1 ms and
+    /// 800 us. It leaves with a burst of at most 1125 B, which takes 1 ms and 900 us at the second
+    /// server. Both together are one server with a latency of 2 ms, and the burst is paid for once.
     #[test]
     fn a_burst_is_paid_for_once() {
         let bounds = network(Order::Fifo, &[(1, 1000, &[0, 1])]).bounds().unwrap();
@@ -447,15 +450,15 @@ mod tests {
     }
 
     /// Another flow of 2 Mbit/s and 500 B passes the second server. In the order of arrival, 8
-    /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s. In any order, service begins where 10
-    /// (t - 1 ms) overtakes 500 B + 2 t, after 1.75 ms.
+    /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s. In any order, service begins when 10
+    /// Mbit/s (t - 1 ms) exceeds 500 B + 2 Mbit/s t, after 1.75 ms.
     #[test]
     fn what_others_leave_over() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
         let in_order = network(Order::Fifo, &flows).bounds().unwrap();
         // 1 ms at the first server, then 1.4 ms, then 1000 B at 8 Mbit/s.
         assert_eq!(in_order.flows[0].separated, Some(exact(3_400_000)));
-        // 1125 B and 500 B at the second server.
+        // The second server: 1 ms, then 1125 B and 500 B at 10 Mbit/s.
         assert_eq!(in_order.servers[1], Some(exact(2_300_000)));
         let any = network(Order::Any, &flows).bounds().unwrap();
         assert_eq!(
@@ -474,7 +477,7 @@ mod tests {
         let bounds = network(Order::Fifo, &[(6, 1000, &[0, 1]), (5, 500, &[1])]).bounds().unwrap();
         assert!(bounds.servers[0].is_some() && bounds.servers[1].is_none());
         assert!(bounds.flows.iter().all(|flow| flow.total.is_none()));
-        // The left-over 10 - 5 Mbit/s are not enough for 6 Mbit/s.
+        // The left-over rate, 10 - 5 Mbit/s, is not enough for 6 Mbit/s.
         assert_eq!(bounds.flows[0].separated, None);
         let mut unknown = network(Order::Fifo, &[(1, 1000, &[0, 1]), (5, 500, &[1])]);
         unknown.flows[1].sent = None;
@@ -482,8 +485,8 @@ mod tests {
         assert_eq!((&bounds.flows[0], &bounds.servers[1]), (&EndToEnd::default(), &None));
         let circle: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (1, 500, &[1, 0])];
         assert_eq!(network(Order::Any, &circle).bounds(), Err(Circle(vec![0, 1])));
-        // On a ring of four servers, a delay makes the bursts at the next three larger. With a
-        // load of 80 %, the sum of the delays has no fixed point: 0.2 * (1 + 2 + 3) is above one.
+        // On a ring of four servers, a delay makes the bursts at the next three larger. With a load
+        // of 80 %, the sum of the delays has no fixed point, because 0.2 * (1 + 2 + 3) is above 1.
         let ring: [(u64, u64, &[usize]); 4] = [
             (2, 1000, &[0, 1, 2, 3]),
             (2, 1000, &[1, 2, 3, 0]),
@@ -495,8 +498,8 @@ mod tests {
         assert_eq!(ring.bounds(), Err(Circle(vec![0, 1, 2, 3])));
     }
 
-    /// Flows of 5 and 4 Mbit/s, with 1000 B each, from each server to the other: the burst at a
-    /// server grows with the delay at the other one.
+    /// Two flows of 5 and 4 Mbit/s, with bursts of 1000 B each, go from each server to the other:
+    /// the burst at a server grows with the delay at the other one.
     #[test]
     fn a_circle_has_a_fixed_point() {
         let flows: [(u64, u64, &[usize]); 2] = [(5, 1000, &[0, 1]), (4, 1000, &[1, 0])];
@@ -511,7 +514,7 @@ mod tests {
     }
 
     /// Two flows of 1500 B each leave the first server one after the other, at 10 Mbit/s. So at the
-    /// second one, as fast, they wait for its latency and for one packet of 500 B.
+    /// second server, which is as fast, they wait for its latency and for one packet of 500 B.
     #[test]
     fn a_line_shapes_what_it_carries() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1500, &[0, 1]), (1, 1500, &[0, 1])];

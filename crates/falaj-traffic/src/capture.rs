@@ -1,5 +1,5 @@
-//! Captures: the packets that entered a live link, and the engine's decision for each, in one file
-//! that packet analysers open and that can be replayed.
+//! Captures: the packets that entered a live link, and the engine's decision for each, in one file.
+//! Packet analysers can open the file, and falaj can replay it.
 //!
 //! The file is pcapng. The timestamp of a packet is its arrival. Its comment gives the engine's
 //! exact input for this packet and the engine's decision:
@@ -11,17 +11,18 @@
 //! number=20 flow=0 bytes=1514 ip=1500 part=3 in=56900 waiting
 //! ```
 //!
-//! Instants are nanoseconds of the engine's time. The scenario is the comment of the section, in
-//! several pieces if it is long. If the scenario has rules, each packet has a `part`, its index
-//! among packets that arrived in one piece, and packets that no rule admits are captured too.
+//! Times are nanoseconds of the engine's time. The scenario is the comment of the section, in
+//! several pieces if it is long. If the scenario has rules, a packet has a `part`: its index among
+//! the packets of one unit that arrived together. Packets that no rule admits are captured too.
 //! Changes of the link ([`Wanted`]), and reports of ports about their free room ([`Room`]), are log
 //! entries between the packets. The interfaces are the directions in which packets enter: 0 at the
 //! near end, 1 at the far end. A capture of another program, pcap or pcapng, contains only
 //! arrivals.
 //!
-//! The section names the program that wrote it: `falaj` alone in the first version of this format,
-//! which had no changes, and had `ip` only with rules; `falaj, journal 2` in the second, which had
-//! no reports of the ports that pace a link ([`Room`]); `falaj, journal 3` since.
+//! The section names the program that wrote it, and with it the version of the format. `falaj`
+//! alone is the first version, which had no changes, and had `ip` only with rules. `falaj, journal
+//! 2` is the second version, which had no reports of the ports that pace a link ([`Room`]). `falaj,
+//! journal 3` is the present version.
 //!
 //! Packets captured on other links than Ethernet get an Ethernet header when they are read. Files
 //! compressed by gzip or zstd are decompressed.
@@ -174,13 +175,15 @@ mod tests {
         assert_eq!((raw.packets[2].length, raw.frame(&raw.packets[2]).len()), (1514, 18));
     }
 
-    /// Packets with more captured bytes than their own length, or than the file's snapshot length.
+    /// Some packets have more captured bytes than their own length, or than the file's snapshot
+    /// length.
     #[test]
     fn lengths_that_others_write() {
         let mut file = vec![
             0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0,
         ];
-        // The snapshot length is 4 bytes. Captured: 4 of 1000 bytes, 6 of 6, and 6 of 2.
+        // The snapshot length is 4 bytes. The captured bytes and packet lengths are 4 of 1000, 6 of
+        // 6, and 6 of 2.
         for (kept, length) in [(4_u8, 1000_u16), (6, 6), (6, 2)] {
             file.extend([1, 0, 0, 0, 0, 0, 0, 0, kept, 0, 0, 0]);
             file.extend(u32::from(length).to_le_bytes());
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(read(&packed[..]).expect("a capture"), read(&good[..]).expect("a capture"));
         let cut = read(&packed[..packed.len() - 9]).expect("its beginning is good");
         assert!(cut.broken.is_some() && cut.packets.len() <= taken().len(), "{:?}", cut.broken);
-        // Two frames of zstd, with one between them that has no contents.
+        // Two frames of zstd, with a frame without contents between them.
         let pack = |part| {
             let level = ruzstd::encoding::CompressionLevel::Fastest;
             ruzstd::encoding::compress_to_vec(part, level)
@@ -234,7 +237,8 @@ mod tests {
             let at =
                 now.windows(mark.len()).position(|w| w == mark.as_bytes()).expect("it is marked");
             let mut other = now.clone();
-            // The length stays the same, so that no length field before it is wrong.
+            // The length of the text stays the same, so that the length fields before it stay
+            // right.
             let version = format!("{version:\0<length$}", length = mark.len());
             other[at..at + mark.len()].copy_from_slice(version.as_bytes());
             read(&other[..])
@@ -291,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Blocks that continue beyond the end of a piece, and one that is longer than a piece.
+    /// Some blocks continue beyond the end of a piece, and one block is longer than a piece.
     #[test]
     fn a_file_is_read_a_piece_at_a_time() {
         let long = "# a comment\n".repeat(60_000);
@@ -312,7 +316,7 @@ mod tests {
         assert!(cut.at > file.len() - 500, "{}", cut.at);
     }
 
-    /// After an invalid block the rest of the file, which might be long, is not read.
+    /// After an invalid block, the rest of the file, which might be long, is not parsed.
     #[test]
     fn interfaces_without_end_are_refused() {
         let mut file = written("", &[]);

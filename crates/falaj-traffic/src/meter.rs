@@ -3,8 +3,8 @@
 use falaj_sched::units::time::Span;
 use histogram::{Histogram, Histogram32};
 
-/// Delays: number, exact mean, minimum and maximum, and percentiles. Percentiles have three digits,
-/// or half an octave for a coarse meter.
+/// A meter of delays: their number, exact mean, minimum and maximum, and percentiles. Percentiles
+/// are precise to three digits, or to half an octave in a coarse meter.
 #[derive(Clone, Debug)]
 pub struct Meter {
     counts: Counts,
@@ -17,17 +17,17 @@ pub struct Meter {
 /// The histogram of delays. It takes no memory until the first delay.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Up to [`FEW`] delays in all, none of them [`LONG`] or longer. It takes a quarter of the
-    /// memory, so that the meters of more flows fit into a processor's caches.
+    /// Up to [`FEW`] delays in all, none of them [`LONG`] or longer. This variant takes a quarter
+    /// of the memory of `Many`, so that the meters of more flows fit into a processor's caches.
     Few(Option<Box<Histogram32>>),
     Many(Box<Histogram>),
     Coarse(Option<Box<Octaves>>),
 }
 
-/// Maximum count of a bucket of 32 bits.
+/// Maximum count of a 32-bit bucket.
 const FEW: u64 = u32::MAX as u64;
-/// Delays below this, a minute, have their buckets from the beginning. So memory is allocated once,
-/// and a program's memory does not depend on how late a packet was.
+/// The buckets of all delays below this limit, about a minute, exist from the beginning. So memory
+/// is allocated once, and a program's memory does not depend on the delays of packets.
 const LONG: Span = Span(1 << 36);
 /// log2 of the buckets per octave. An octave has 1024 buckets, or one per nanosecond if it has
 /// fewer: three digits.
@@ -39,7 +39,7 @@ fn few() -> Box<Histogram32> {
     Box::new(Histogram32::new(PLACES, LONG.0.ilog2() as u8).expect("less than all of 64 bits"))
 }
 
-/// The same counts in 64 bits.
+/// Converts the counts to 64 bits.
 #[cold]
 fn many(few: Option<&Histogram32>) -> Box<Histogram> {
     let mut many = Histogram::new(PLACES, 64).expect("64 bits are all");
@@ -49,7 +49,7 @@ fn many(few: Option<&Histogram32>) -> Box<Histogram> {
     Box::new(many)
 }
 
-/// The delays that were counted, in ascending order, and how often.
+/// The delays that were counted, in ascending order, and the count of each.
 fn steps<T: Copy + Into<u64>>(places: &[T]) -> impl Iterator<Item = (Span, u64)> {
     let counted =
         |(place, &times): (usize, &T)| (times.into() > 0).then(|| (last(place), times.into()));
@@ -72,14 +72,14 @@ fn take_one<T: Copy + Into<u64> + std::ops::SubAssign + From<u8>>(
     place.map(|place| *place -= T::from(1)).is_some()
 }
 
-/// The bucket of a delay: the first whose largest delay is not below it.
+/// The bucket of a delay: the first bucket whose largest delay is not below this delay.
 fn place(delay: Span) -> usize {
     let octaves = u64::from(delay.0.max(1).ilog2()).saturating_sub(PLACES.into());
     ((octaves << PLACES) + (delay.0 >> octaves)) as usize
 }
 
-/// A histogram of half octaves from a microsecond to 17 s; the first and the last bucket also have
-/// the shorter and longer delays.
+/// A histogram of half octaves from a microsecond to 17 s; the first bucket also counts shorter
+/// delays, and the last bucket longer delays.
 #[derive(Clone, Debug)]
 struct Octaves([u32; Octaves::PLACES]);
 
@@ -129,13 +129,14 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// An empty meter. The first delay allocates memory for all delays up to a minute, 108 KiB. A
-    /// longer delay, or more than four thousand million delays, take 440 KiB.
+    /// An empty meter. The first delay allocates memory for all delays up to a minute, 108 KiB.
+    /// With a longer delay, or more than four thousand million delays, the meter takes 440 KiB.
     pub const fn new() -> Meter {
         Meter::with(Counts::Few(None))
     }
 
-    /// A meter for use by the thousands: 192 bytes of memory, percentiles to half an octave.
+    /// A small meter, of which a program can have thousands: 192 bytes of memory, percentiles to
+    /// half an octave.
     pub const fn coarse() -> Meter {
         Meter::with(Counts::Coarse(None))
     }
@@ -178,8 +179,8 @@ impl Meter {
         self.count_at(delay, times);
     }
 
-    /// Replaces a counted delay by another one. If it was the minimum or maximum, that value is
-    /// known from then on to three digits, or to the end of its half octave.
+    /// Replaces a counted delay by another one. If the old delay was the minimum or the maximum,
+    /// that value is afterwards known only to three digits, or to the end of its half octave.
     pub fn correct(&mut self, old: Span, new: Span) {
         let found = match &mut self.counts {
             Counts::Few(Some(few)) if old < LONG => take_one(few.as_mut_slice(), old),
@@ -207,7 +208,7 @@ impl Meter {
         self.record(new);
     }
 
-    /// Adds to the histogram; `count` includes these delays already.
+    /// Adds to the histogram; the field `count` already includes these delays.
     #[inline]
     fn count_at(&mut self, delay: Span, times: u64) {
         match &mut self.counts {
@@ -228,7 +229,7 @@ impl Meter {
         }
     }
 
-    /// Becomes a copy of `other` and reuses its own memory.
+    /// Copies `other` into this meter, and reuses this meter's memory.
     pub fn set_to(&mut self, other: &Meter) {
         match (&mut self.counts, &other.counts) {
             (Counts::Few(Some(own)), Counts::Few(Some(few))) => {
@@ -263,8 +264,8 @@ impl Meter {
         (self.count() > 0).then_some(self.min)
     }
 
-    /// The quantile for a share of 0 to 1: the delay that this share of packets does not exceed, to
-    /// three digits, or to the end of its half octave.
+    /// The quantile for a share from 0 to 1: this share of the packets has at most the returned
+    /// delay. It is precise to three digits, or to the end of a half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let delay = match &self.counts {
             Counts::Few(few) => few.as_ref().and_then(|few| few.quantile_bucket(share).ok()?),
@@ -276,8 +277,8 @@ impl Meter {
         delay.map(|step| Span(step.end()).min(self.max))
     }
 
-    /// The histogram in ascending order: delays, to three digits or half an octave, and the count
-    /// of each.
+    /// The histogram in ascending order: delays, precise to three digits or half an octave, and the
+    /// count of each.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
         let (few, many, coarse) = match &self.counts {
             Counts::Few(few) => {
@@ -329,8 +330,8 @@ mod tests {
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
     }
 
-    /// A meter in which a delay was corrected equals one that counted the right delay; the maximum,
-    /// if that was corrected, is known to three digits or half an octave.
+    /// A meter in which a delay was corrected equals a meter that counted the right delay. If the
+    /// maximum was corrected, it is known to three digits or half an octave.
     #[test]
     fn a_delay_is_corrected() {
         for new in [Meter::new, Meter::coarse] {
@@ -355,7 +356,7 @@ mod tests {
         assert_eq!((few.min(), few.max()), (Some(Span(1_000_000)), Some(Span(1_000_000))));
     }
 
-    /// A meter becomes another, whatever it was before.
+    /// A meter becomes a copy of another meter, whatever it was before.
     #[test]
     fn a_meter_becomes_another() {
         let of = |mut meter: Meter, delays: &[(u64, u64)]| {
@@ -401,7 +402,8 @@ mod tests {
     fn few_become_many() {
         let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));
         let all = |meter: &mut Meter| spans(1_000).for_each(|delay| meter.record(delay));
-        // One delay takes all the counts that 32 bits hold, and then each of the others one more.
+        // One delay is counted as often as 32 bits allow; then each of the other delays is counted
+        // once more.
         let most = Span(5_000_000);
         let (mut before, mut after, mut at_once) = (Meter::new(), Meter::new(), Meter::new());
         before.record_n(most, FEW - 500);
@@ -432,7 +434,7 @@ mod tests {
         );
     }
 
-    /// Buckets are those of the library, for single and for several delays.
+    /// The buckets are the same as those of the library, for single and for several delays.
     #[test]
     fn places_end_where_the_library_says() {
         let (few, many) = (few(), many(None));

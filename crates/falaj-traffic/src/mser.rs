@@ -1,9 +1,9 @@
 //! The end of a simulation's warm-up: MSER-5 (White, Cobb and Spratt, "A comparison of five
 //! steady-state truncation heuristics for simulation", 2000).
 //!
-//! The beginning is cut where the mean of the rest seems most certain: where the sum of squared
-//! deviations divided by the squared number of observations is smallest. Observations are taken in
-//! batches of five.
+//! The beginning is cut at the point after which the mean of the rest seems most precise. There the
+//! sum of the squared deviations, divided by the square of the number of observations, is smallest.
+//! Observations are taken in batches of five.
 
 /// Number of observations in a batch.
 pub const BATCH: usize = 5;
@@ -11,8 +11,8 @@ pub const BATCH: usize = 5;
 /// Minimum number of batches for a result.
 pub const FEWEST: usize = 20;
 
-/// At least a fourth of the batches is kept: a few similar batches at the end would look like
-/// certainty.
+/// At least 1/4 of the batches is kept: with fewer, a few similar batches at the end would seem
+/// very precise.
 const LEFT: usize = 4;
 
 /// The result of MSER-5.
@@ -20,21 +20,20 @@ const LEFT: usize = 4;
 pub enum Cut {
     /// The number of observations to cut, perhaps 0.
     At(usize),
-    /// The cut would be this number of observations or more, which is more than half of all. The
+    /// The cut would be at least this number of observations, which is more than half of them. The
     /// measured quantity changes until the end, and no cut helps.
     Late(usize),
     /// There are too few observations for a result.
     Unknown,
 }
 
-/// The number of observations before the steady state; `None` stands for an observation that was
-/// not made.
+/// The number of observations before the steady state; an observation is `None` if it was not made.
 pub fn cut(observations: &[Option<f64>]) -> Cut {
     let mean = |batch: &[Option<f64>]| {
         let made: Vec<f64> = batch.iter().flatten().copied().collect();
         (!made.is_empty()).then(|| made.iter().sum::<f64>() / made.len() as f64)
     };
-    // Each batch with the index of its first observation.
+    // The mean of each batch, with the index of its first observation.
     let batches: Vec<(usize, f64)> = observations
         .chunks_exact(BATCH)
         .enumerate()
@@ -43,7 +42,8 @@ pub fn cut(observations: &[Option<f64>]) -> Cut {
     if batches.len() < FEWEST {
         return Cut::Unknown;
     }
-    // Computed from the last batch backwards: number, mean, and sum of squared deviations from it.
+    // Computed from the last batch backwards: number, mean, and sum of the squared deviations from
+    // the mean.
     let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
     let mut best = (f64::INFINITY, 0);
     for (first, &(_, value)) in batches.iter().enumerate().rev() {
@@ -94,7 +94,7 @@ mod tests {
     fn what_does_not_change_is_not_cut() {
         assert_eq!(cut(&[Some(3.0); 1000]), Cut::At(0));
         assert_eq!(cut(&[None; 1000]), Cut::Unknown);
-        // Only every tenth observation was made; batches without any do not count.
+        // Only every tenth observation was made; batches without observations do not count.
         let sparse: Vec<Option<f64>> = series(|i| if i < 200 { 0.0 } else { 9.0 })
             .into_iter()
             .enumerate()

@@ -7,14 +7,14 @@ use toml_edit::Value;
 /// A key of the scenario, and the values that it is to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The key, as `falaj set` takes it.
+    /// The key, in the form that `falaj set` takes.
     pub key: String,
     /// Its values, as TOML.
     pub values: Vec<String>,
 }
 
 impl Axis {
-    /// An axis of TOML values. A string as the value of a `scheduler` is its `kind`.
+    /// Creates an axis of TOML values. A string as the value of a `scheduler` means its `kind`.
     pub fn new(key: &str, values: &[Value]) -> Axis {
         let words = values.iter().all(Value::is_str);
         let scheduler = words && key.rsplit('.').next() == Some("scheduler");

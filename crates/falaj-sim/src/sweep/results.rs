@@ -1,5 +1,5 @@
-//! Results of tasks as lines, which are merged by collecting them; and a table of the complete
-//! results.
+//! Results of tasks as lines, and a table of the complete results. Results are merged by collecting
+//! their lines.
 
 use super::{Axis, Sweep, SweepError, VERSION, other};
 use crate::rows::{COLUMNS, Row};
@@ -25,8 +25,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads the output of [`Display`](fmt::Display); a sweep without results is valid too. `name`
-    /// is used in messages.
+    /// Reads results in the format of their [`Display`](fmt::Display). A sweep without results is
+    /// valid too. `name` is used in messages.
     ///
     /// # Errors
     /// The text is not in this format, or is incomplete.
@@ -52,7 +52,7 @@ impl Results {
                 ),
             ));
         }
-        // The sweep decides what is simulated, so it is validated again.
+        // The sweep determines the simulations, so it is validated again.
         let sound = Sweep::new(&sweep.scenario, &sweep.file, sweep.axes.clone())?;
         let sound = sound
             .replicated(sweep.replications)
@@ -97,7 +97,7 @@ impl Results {
     /// Adds the results of `more`. Merging is commutative and idempotent.
     ///
     /// # Errors
-    /// They belong to another sweep, or one task has two different results.
+    /// The results belong to another sweep, or one task has two different results.
     pub fn merge(&mut self, more: Results) -> Result<(), SweepError> {
         if let Some(what) = self.sweep.differs(&more.sweep) {
             return Err(other(format!("these shards do not belong together: {what}")));
@@ -115,7 +115,7 @@ impl Results {
         self.sweep.tasks() - self.lines.len() as u64
     }
 
-    /// One line for each point and flow.
+    /// Returns the table, with one line for each point and flow.
     ///
     /// # Errors
     /// Tasks are missing.
@@ -162,7 +162,7 @@ impl Results {
 }
 
 impl fmt::Display for Results {
-    /// Lines of JSON, each with its newline.
+    /// Writes lines of JSON, each with a newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.sweep)?;
         self.lines.values().try_for_each(|line| writeln!(f, "{line}"))
@@ -174,7 +174,7 @@ impl fmt::Display for Results {
 pub struct Table {
     /// The keys that vary, with their values.
     pub axes: Vec<Axis>,
-    /// Lines by point, then by flow.
+    /// Lines in the order of points, then of flows.
     pub lines: Vec<Line>,
 }
 
@@ -189,7 +189,7 @@ pub struct Line {
     pub way: String,
     /// The flow.
     pub flow: String,
-    /// Each of [`COLUMNS`] over the replications; `None`: never measured.
+    /// Each of [`COLUMNS`] over the replications; `None` if no replication has a value.
     pub measures: Vec<Option<Estimate>>,
 }
 

@@ -17,9 +17,9 @@ impl Shard {
         (sweep.tasks() + self.count - self.index) / self.count
     }
 
-    /// The tasks of this shard in `parts` parts, or in one part per task if there are fewer tasks.
-    /// For example, the third shard of eight becomes the third, the eleventh and so on of `8 *
-    /// parts`.
+    /// Divides the tasks of this shard into `parts` parts, or into one part per task if there are
+    /// fewer tasks. For example, the third shard of eight becomes the third, the eleventh and so on
+    /// of `8 * parts`.
     pub fn split(self, sweep: &Sweep, parts: u64) -> Vec<Shard> {
         let parts = parts.min(self.tasks(sweep)).max(1);
         (0..parts)

@@ -44,8 +44,8 @@ fn packets(experiment: &Experiment) -> Vec<Packet> {
 
 const MS: u64 = 1_000_000;
 
-/// Packets of 1000 B every 2 ms over 8 Mbit/s, so 1 ms each; 4 Mbit/s from the middle of a packet
-/// on, and a delay of 5 ms from the middle of a later one on.
+/// Packets of 1000 B every 2 ms on a link of 8 Mbit/s, so each takes 1 ms. In the middle of one
+/// packet the rate becomes 4 Mbit/s; in the middle of a later packet the delay becomes 5 ms.
 #[test]
 fn departures_before_and_after_are_exact() {
     let text = "[link.a]\nrate = \"8mbit\"\n[run]\nduration = \"1010ms\"\n\
@@ -77,7 +77,7 @@ fn departures_before_and_after_are_exact() {
     assert_eq!(run.pipes[0][0].delay.count(), 505);
 }
 
-/// A packet on the first of two links reaches the second one later, at the instant at which its
+/// A packet on the first of two links reaches the second link later, at the instant at which its
 /// slower transmission ends.
 #[test]
 fn a_retimed_packet_enters_the_next_link_at_its_new_end() {
@@ -209,7 +209,7 @@ fn a_change_of_the_file_is_the_same_change_in_a_replay() {
                 other => panic!("seed {seed}: {packet:?} {other:?}"),
             }
         }
-        // Its meters have the final times.
+        // The meters of the replay have the final times.
         for flow in 0..2 {
             let ends = written.iter().filter(|p| p.1 == flow as u32);
             let delays = ends.filter_map(|p| p.4.map(|[_, end, _]| end - p.3));
@@ -222,7 +222,8 @@ fn a_change_of_the_file_is_the_same_change_in_a_replay() {
     assert!(compared > 20, "{compared}");
 }
 
-/// Changes make a run unsteady, so no warm-up is detected; a given warm-up may end between them.
+/// A run with changes has no steady state, so no warm-up is detected. A given warm-up may end
+/// between two changes.
 #[test]
 fn a_run_with_changes_has_no_steady_state() {
     let text = "[link.a]\nrate = \"8mbit\"\n\

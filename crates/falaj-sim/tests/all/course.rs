@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 const UP: PipeId = PipeId(0);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Two flows of a link that is offered more than it carries, and that loses some packets.
+/// Two flows that offer more than their link carries; the link also loses some packets.
 fn overloaded() -> Experiment {
     let text = "[link.a]\nrate = \"8mbit\"\nloss = \"5%\"\nscheduler = { kind = \"drr\" }\n\
                 [link.a.flow.x]\nmatch = \"udp dport 1\"\nqueue = \"20p\"\nquantum = \"1514B\"\n\
@@ -37,7 +37,8 @@ fn parts_add_up_to_what_is_counted() {
         let sum = |parts: &[u64]| parts.iter().sum::<u64>();
         assert_eq!(sum(&flow.came), counters.offered_bytes);
         assert!(counters.lost > 0 && counters.dropped_full > 0, "{counters:?}");
-        // A packet in transmission at the end has not left, though its transmission was reported.
+        // A packet that is in transmission at the end has not left, although its transmission was
+        // reported.
         assert!(counters.sent_bytes - counters.lost_bytes - sum(&flow.left) <= 1200);
         let last = flow.backlog().last().unwrap();
         assert!(last <= counters.backlog_bytes + 1200, "{last}, {counters:?}");
@@ -81,7 +82,7 @@ fn an_excerpt_is_of_the_longest_delay() {
     assert_eq!(counted(&excerpt.came, excerpt.before.0), until(&came, excerpt.to));
     // A packet that the link loses leaves too, when its transmission begins.
     assert!(counted(&excerpt.left, excerpt.before.1) >= until(&left, excerpt.to));
-    // The packet in question is there, with some before and some after it.
+    // The window contains the packet with the longest delay, with packets before and after it.
     let place = excerpt
         .sent
         .iter()

@@ -7,8 +7,8 @@ use falaj_sim::scenario::experiment;
 use falaj_sim::{Run, simulate};
 use std::sync::atomic::AtomicBool;
 
-/// Links A and B with phases of 300 us each; 1514 B take 121 us. Both are flooded, and a third of
-/// type A is nearly empty.
+/// Virtual links A and B with phases of 300 us each; 1514 B take 121 us. Both are overloaded. A
+/// third link, of type A, is nearly empty.
 const LINKS: &str = r#"
     [link.l]
     rate = "100mbit"
@@ -59,8 +59,8 @@ fn simulated(text: &str) -> (Run, Vec<Span>) {
     (run, bounds)
 }
 
-/// However much the device accepts, flows keep their rates, and delay bounds grow by no more than
-/// the device may hold.
+/// For any backlog of the device, flows keep their rates. Delay bounds grow at most by the time of
+/// the bytes that the device may hold.
 #[test]
 fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     for serve in ["phase-wise", "packet-wise"] {
@@ -88,8 +88,9 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     }
 }
 
-/// The paper's row 4 with phases of 3 ms: the device accepts the whole queue of link B at once, and
-/// more packets arrive while it sends them. B's queue has not run empty, and B keeps its phase.
+/// Row 4 of the paper's table, with phases of 3 ms: the device accepts the whole queue of link B at
+/// once, and more packets arrive while it sends them. B's queue has not run empty, and B keeps its
+/// phase.
 #[test]
 fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     let text = LINKS.replace("300us", "3ms").replace("200us", "3ms").replace("100B-1514B", "1514B");
@@ -108,8 +109,8 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     }
 }
 
-/// On an idle link it makes no difference what paces it: delays end when the last bit leaves, and
-/// not when packets are handed to the device.
+/// On an idle link, pacing by the device makes no difference: delays end when the last bit leaves,
+/// and not when packets are handed to the device.
 #[test]
 fn pacing_makes_no_difference_on_an_idle_link() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
@@ -118,7 +119,7 @@ fn pacing_makes_no_difference_on_an_idle_link() {
     assert_eq!(mean(""), Some(80_000.0));
 }
 
-/// A link behind a device-paced one receives packets when they leave the device, and not when they
+/// A link behind a device-paced link receives packets when they leave the device, and not when they
 /// are handed to it.
 #[test]
 fn what_follows_gets_packets_when_they_have_left() {
@@ -129,8 +130,8 @@ fn what_follows_gets_packets_when_they_have_left() {
         falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
     let run = simulate(&experiment(&scenario, Span::from_millis(500)), 1, &AtomicBool::new(false))
         .expect("it is valid");
-    // 30 packets arrive at once; the last one waits for all the others and its own transmission: 24
-    // ms, and 8 us.
+    // 30 packets arrive at once; the last one waits for the transmission of all 30: 24 ms, and 8 us
+    // on the second link.
     let ways = falaj_plan::plan(&scenario).expect("accepted");
     let bound =
         Routes::of(&scenario, &ways).expect("routes").outlooks(None)[0].delay.expect("bounded");

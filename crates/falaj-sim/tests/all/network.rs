@@ -1,4 +1,4 @@
-//! End-to-end bounds against packets that do their worst.
+//! End-to-end bounds, checked with sources that send as unfavourably as they may.
 
 use falaj_plan::network::Routes;
 use falaj_sched::units::time::Span;
@@ -6,7 +6,7 @@ use falaj_sim::scenario::experiment;
 use falaj_sim::simulate;
 use std::sync::atomic::AtomicBool;
 
-/// Three links in a row, some of which each source passes; the second one may keep flows apart.
+/// Three links in a row. Each source passes some of them. The second link may have separate flows.
 const CHAIN: &str = r#"
     [link.a]
     rate = "10mbit"
@@ -53,7 +53,8 @@ const CHAIN: &str = r#"
     offset = "LAST"
 "#;
 
-/// A ring of three links of one rate. Each source passes two of them, so the delays form a circle.
+/// A ring of three links with the same rate. Each source passes two of them, so the delays depend
+/// on each other in a circle.
 const RING: &str = r#"
     link.a = { rate = "10mbit", delay = "1ms" }
     link.b = { rate = "10mbit", delay = "1ms" }
@@ -85,7 +86,8 @@ const RING: &str = r#"
     offset = "LAST"
 "#;
 
-/// Three links in a row of one rate: one source passes all, and each of two others a pair of them.
+/// Three links in a row with the same rate. One source passes all links; two other sources pass two
+/// links each.
 const TANDEM: &str = r#"
     link.a = { rate = "10mbit", delay = "1ms" }
     link.b = { rate = "10mbit", delay = "1ms" }
@@ -117,7 +119,8 @@ const TANDEM: &str = r#"
     offset = "LAST"
 "#;
 
-/// The largest delay of any source, as a part of its bound. No packet is later than that.
+/// Returns the largest ratio of a source's longest delay to its bound. Fails if a packet exceeds
+/// its bound.
 fn nearest(text: &str) -> f64 {
     let (scenario, _) =
         falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
@@ -134,7 +137,8 @@ fn nearest(text: &str) -> f64 {
     each.fold(0.0, f64::max)
 }
 
-/// At all offsets of the bursts, no packet is later than its bound; and some come near it.
+/// At all offsets of the bursts, no packet exceeds its bound, and some delays are close to the
+/// bound.
 #[test]
 fn no_packet_is_later_than_its_bound_from_end_to_end() {
     for second in ["fifo", "drr", "wf2q+", "qfq"] {

@@ -67,26 +67,27 @@ fn coverage(experiment: &Experiment, studies: u64, known: &[(Measure, f64)]) -> 
     held.into_iter().map(|held| f64::from(held) / studies as f64).collect()
 }
 
-/// 285 of 300 intervals should contain it; the standard error is 1.3 %, and four of them are
-/// tolerated.
+/// 285 of 300 intervals should contain the known value. The standard error of this fraction is 1.3
+/// %; a deviation of four standard errors is tolerated.
 fn is_95_percent(coverage: f64) -> bool {
     (0.90..=1.0).contains(&coverage)
 }
 
-/// M/D/1 of load 1/2: 40 us of service, and a wait of half of that (Pollaczek and Khinchine).
+/// M/D/1 with a load of 1/2: 40 us of service, and a mean wait of half of that (Pollaczek and
+/// Khinchine).
 #[test]
 fn intervals_of_md1_hold_what_is_known() {
     let experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(105));
     let covered = coverage(&experiment, 300, &[(Measure::DelayMean, 60_000.0)]);
     assert!(is_95_percent(covered[0]), "{covered:?}");
-    // The interval is not too wide either: an interval rarely contains a value a tenth off.
+    // The intervals are not too wide either: they rarely contain a value that is wrong by a tenth.
     let off = coverage(&experiment, 60, &[(Measure::DelayMean, 66_000.0)]);
     assert!(off[0] < 0.5, "{off:?}");
 }
 
-/// M/M/1 of load 1/2, with lengths that are geometric in steps of a fiftieth of their mean: by
-/// Pollaczek and Khinchine the mean wait is known exactly; delays are exponential but for the
-/// steps, which take 1 % off.
+/// M/M/1 with a load of 1/2. The lengths are geometric, in steps of a fiftieth of their mean. The
+/// mean wait is known exactly (Pollaczek and Khinchine). Delays are exponential except for the
+/// steps, which lower them by 1 %.
 #[test]
 fn intervals_of_mm1_hold_what_is_known() {
     let mut experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(105));
@@ -95,7 +96,7 @@ fn intervals_of_mm1_hold_what_is_known() {
         .collect();
     let moment = |power: i32| {
         let total: f64 = parts.iter().map(|&(_, times)| f64::from(times)).sum();
-        // 8 ns a byte.
+        // A byte takes 8 ns.
         parts
             .iter()
             .map(|&(bytes, times)| (f64::from(bytes) * 8.0).powi(power) * f64::from(times))
@@ -129,13 +130,13 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
     let (cut, warmed) = study(&fills, 1, WarmUp::Found, 8);
     assert!((Span::from_millis(40)..Span::from_millis(150)).contains(&warmed.cut), "{warmed:?}");
     assert_eq!((cut.counted(), cut.duration()), (fills.duration - warmed.cut, fills.duration));
-    // A full queue is 40 ms; the delays in the part cut off were below that.
+    // A full queue takes 40 ms. The delays during the warm-up were shorter.
     let mean =
         |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().mean / 1e6;
     let (whole, _) = study(&fills, 1, WarmUp::Nothing, 8);
     assert!(mean(&cut) > 39.0 && mean(&whole) < 37.5, "{} {}", mean(&cut), mean(&whole));
     let counted = cut.flow(PIPE, ONE).counters;
-    // Bytes summed over eight replications.
+    // The bytes are summed over eight replications.
     let rate = counted.offered_bytes as f64 / cut.counted().as_secs_f64();
     assert!((rate / 165e6 - 1.0).abs() < 0.01, "{rate}");
 
@@ -159,7 +160,8 @@ const TWO: &str = "[link.x]\nrate = \"100mbit\"\nscheduler = { kind = \"KIND\" }
     [traffic.a]\nflow = \"a\"\nmodel = \"on-off\"\nrate = \"120mbit\"\non = \"1ms\"\noff = \"2ms\"\nsize = \"80B-1500B\"\n\
     [traffic.b]\nflow = \"b\"\nmodel = \"poisson\"\nrate = \"40mbit\"\nsize = \"74B x 7, 590B x 4, 1514B x 1\"\n";
 
-/// To the packet and the byte, in each replication: the link has no influence on what is sent.
+/// The arrivals are identical to the packet and the byte in each replication: the link has no
+/// influence on the sources.
 #[test]
 fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
     let experiments =
@@ -173,8 +175,8 @@ fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
         assert_eq!(counts(fifo), counts(drr));
         assert_ne!(fifo.counters.sent_bytes, 0);
     }
-    // Flow b waits less where it has its own turn, and the paired difference is more precise than
-    // either delay.
+    // Flow b waits less under the scheduler that gives it its own turn, and the paired difference
+    // is more precise than either delay.
     let [fifo, drr] = [0, 1].map(|n: usize| both[n].flow(PIPE, FlowId(1)));
     let difference = fifo.difference(drr, Measure::DelayMean).unwrap();
     let half = |e: Estimate| e.half_width.unwrap();
@@ -208,7 +210,7 @@ fn replications_come_until_there_are_enough_and_in_any_parts() {
     let found = found.remove(0);
     assert!(rounds.len() > 2, "{rounds:?}");
     assert!(width(&found).unwrap() <= 0.02);
-    // Run all at once, the results are the same, to the last bit of each mean.
+    // If all replications run at once, the results are the same, to the last bit of each mean.
     let (whole, _) = study(&experiment, 1, nothing, found.replications());
     let all = |study: &Study| {
         let of = study.flow(PIPE, ONE);

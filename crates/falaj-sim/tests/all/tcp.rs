@@ -1,4 +1,4 @@
-//! TCP connections through queues: known results hold, and queue management has its intended
+//! TCP connections through queues: known results hold, and active queue management has its intended
 //! effect.
 
 use falaj_engine::PipeId;
@@ -102,8 +102,9 @@ fn what_arrives_counts_once() {
     }
 }
 
-/// Ott, Kemperman and Mathis 1996, with loss at random: MSS / RTT 1.31 / sqrt(p), a little more
-/// than with equal gaps. A link of 100 Mbit/s is not a limit there.
+/// Ott, Kemperman and Mathis (1996), for random loss with probability p: the rate is MSS / RTT 1.31
+/// / sqrt(p), a little more than for losses at equal gaps. The link's 100 Mbit/s are not a limit
+/// here.
 #[test]
 fn random_loss_limits_reno_as_the_formula_says() {
     let text = "[link.x]\nrate = \"100mbit\"\ndelay = \"50ms\"\nloss = \"0.1%\"\n".to_owned()
@@ -114,8 +115,8 @@ fn random_loss_limits_reno_as_the_formula_says() {
     assert!((0.93..1.03).contains(&(each / formula)), "{each} beside {formula}");
 }
 
-/// CUBIC with queues of different management: each keeps the link busy, and a managed queue stays
-/// short.
+/// CUBIC with queues that have different AQM policies: each policy keeps the link busy, and a queue
+/// with a policy stays short.
 #[test]
 fn managed_queues_are_short_and_the_link_is_busy() {
     let cubic = source("a", "cubic", "");
@@ -162,8 +163,8 @@ fn marks_instead_of_losses() {
 
 /// DCTCP beside CUBIC, two connections each, on 40 Mbit/s with a round trip of 20 ms. Through the
 /// coupled queues of `dualpi2` each connection has about a quarter, and DCTCP's packets wait a
-/// tenth as long. Through one queue that marks both kinds alike, CUBIC starves, as it takes each
-/// mark for a loss.
+/// tenth as long. Through one queue that marks both kinds alike, CUBIC starves, because it reacts
+/// to each mark as to a loss.
 #[test]
 fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     let text = |queue: &str| {
@@ -198,9 +199,9 @@ fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     );
 }
 
-/// Two Reno connections share a FIFO evenly if their round trips are equal. If not, the shorter one
-/// gets more, the more so the shorter it is. With a queue each they share evenly, whatever their
-/// round trips.
+/// Two Reno connections share a FIFO evenly if their round trips are equal. If not, the connection
+/// with the shorter round trip gets more; the shorter its round trip, the more it gets. If each
+/// connection has its own queue, they share evenly, whatever their round trips.
 #[test]
 fn the_shorter_round_trip_gets_more() {
     let of = |link: &str, back: &str| {
@@ -217,14 +218,15 @@ fn the_shorter_round_trip_gets_more() {
     let alike = of(&fifo(34), "20ms");
     assert!((0.9..1.1).contains(&alike), "{alike}");
     let longer = of(&fifo(34), "120ms");
-    // A round trip of 140 ms beside one of 40 ms, and a queue of about 20 ms for both: where both
-    // lose packets at once, rates are as the squares of the round trips.
+    // A round trip of 140 ms beside one of 40 ms, and a queue of about 20 ms for both. If both lose
+    // packets at the same time, the ratio of their rates is the square of the ratio of their round
+    // trips.
     assert!((4.0..9.0).contains(&longer), "{longer}");
     let apart = of(&link("scheduler = { kind = \"fq_codel\" }"), "120ms");
     assert!((0.9..1.5).contains(&apart), "{apart} beside {longer}");
 }
 
-/// BBR does not react to losses: beside CUBIC it has most of the link if the queue is short, and
+/// BBR does not react to losses: beside CUBIC it gets most of the link if the queue is short, and
 /// less than CUBIC if the queue is long.
 #[test]
 fn in_a_short_queue_bbr_takes_what_cubic_leaves() {
@@ -250,7 +252,7 @@ fn bbr_alone_keeps_the_link_busy_and_the_queue_short() {
     assert!((Span::from_micros(41_200)..Span::from_millis(42)).contains(&least), "{least}");
 }
 
-/// Over two links, an acknowledgement comes after both have been passed.
+/// Over two links, an acknowledgement comes after the segment has passed both.
 #[test]
 fn over_two_links_there_is_one_round_trip() {
     let text = "[link.a]\nrate = \"10mbit\"\ndelay = \"10ms\"\n[link.b]\nrate = \"5mbit\"\ndelay = \"30ms\"\n\
@@ -259,21 +261,22 @@ fn over_two_links_there_is_one_round_trip() {
         + &source("x", "reno", "window = \"15kB\"\nacknowledge = \"each\"");
     let run = run(&text, 12, 1);
     let least = told(&run, 0).round_trip.min().unwrap();
-    // 40 ms there, 10 ms back, and transmission times of 1.2 and 2.4 ms.
+    // 40 ms forward, 10 ms back, and transmission times of 1.2 and 2.4 ms.
     assert!((Span::from_micros(53_600)..Span::from_micros(54_200)).contains(&least), "{least}");
-    // Its window is ten segments: 14,600 B each round trip.
+    // The connection's window is ten segments: 14,600 B each round trip.
     let expected = 14_600.0 * 8.0 / 1e6 / 0.0554;
     assert!((goodput(&run, 0) / expected - 1.0).abs() < 0.2, "{} of {expected}", goodput(&run, 0));
 }
 
-/// A source without feedback sends the same with and without its neighbour: arrivals are identical.
+/// A source without feedback sends the same packets with and without another source beside it:
+/// arrivals are identical.
 #[test]
 fn open_loops_send_the_same_beside_closed_ones() {
     let poisson = "[traffic.z]\nmodel = \"poisson\"\nrate = \"1mbit\"\nsize = \"300B\"\n";
     let alone = run(&(fifo(100) + poisson), 30, 5);
     let flows = "scheduler = { kind = \"drr\" }\n[link.x.flow.z]\nmatch = \"udp\"\n[link.x.flow.t]\nmatch = \"any\"\n";
     let zed = poisson.to_owned() + "flow = \"z\"\n";
-    // Sources are identified by their positions.
+    // Sources are identified by their positions in the file.
     let both = run(&(link(flows) + &zed + &source("a", "cubic", "flow = \"t\"")), 30, 5);
     let offered =
         |run: &Run, flow: usize| run.pipes[0][FlowId(flow as u32).index()].counters.offered;

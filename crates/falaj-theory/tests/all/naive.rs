@@ -6,12 +6,13 @@ use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Exact, Piece, exact};
 use proptest::prelude::*;
 
-/// Grid steps in the unit of time at whose multiples bends lie. Slopes are 0, 1, 2 or 4 a step and
-/// heights are whole units, so that all crossings lie on quarters of a step.
+/// Number of grid steps in a unit of time; bends lie at multiples of this unit. Slopes are 0, 1, 2
+/// or 4 per step, and heights are whole numbers, so that all crossings lie on quarters of a step.
 const UNIT: usize = 16;
 /// Number of steps that contain all bends of the curves.
 const BENDS: usize = 4 * UNIT;
-/// Number of steps of the grid: sums of two times stay below it, and curves have time to catch up.
+/// Number of steps of the grid: sums of two times are below it, and service curves have time to
+/// exceed the arrival curves.
 const STEPS: usize = 40 * UNIT;
 
 /// A curve as numbers: its values just before, at and just after each step of the grid.
@@ -22,7 +23,8 @@ struct Naive {
     after: Vec<i64>,
 }
 
-/// For each bend its unit of time, the jumps at and just after it, and the slope from there on.
+/// The data of a curve. For each bend: its time in units, the jumps at it and just after it, and
+/// the slope from there on.
 type Recipe = Vec<(usize, i64, i64, i64)>;
 
 fn recipe() -> impl Strategy<Value = Recipe> {
@@ -81,8 +83,8 @@ fn agrees(found: &Curve, step: usize, expected: i64) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// The first time, on a grid of quarters, at which the service curve has reached `level`, or is
-/// above it if `beyond`. `None` if that is after the grid.
+/// The first time, on a grid of quarters, at which the service curve has reached `level`, or, if
+/// `beyond` is true, is above it. `None` if this time is after the end of the grid.
 fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
     let enough = |height: i64, four: i64| {
         if beyond { height > level * four } else { height >= level * four }
@@ -91,7 +93,8 @@ fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
         if enough(g.at[step], 1) || enough(g.after[step], 1) {
             return Some(exact(step as i64));
         }
-        // The curve is straight between steps, and four times its value at a quarter is whole.
+        // The curve is straight between steps, and four times its value at a quarter is a whole
+        // number.
         for quarter in 0..4 {
             let next = g.after[step] * (3 - quarter) + g.before[step + 1] * (quarter + 1);
             if enough(next, 4) {
@@ -219,7 +222,7 @@ proptest! {
         }
         let found = found.expect("a bound");
         prop_assert_eq!(&found.length, &longest);
-        // The reported place lies between the two curves.
+        // The reported position lies between the two curves.
         if longest > exact(0) {
             prop_assert!(before(&sent, 0) <= found.level && found.level <= sent.after(&found.at));
             let end = &found.at + &found.length;
@@ -234,7 +237,8 @@ fn a_bucket_at_a_rate_latency_server() {
     let (mbit, ms) = (Rate::from_mbit, Span::from_millis);
     let sent = Curve::token_bucket(mbit(8), 4000);
     let server = Curve::rate_latency(mbit(16), ms(3));
-    // T + b/R and b + r T (Le Boudec and Thiran, 1.4.1), in nanoseconds and bytes.
+    // The delay is T + b/R and the backlog is b + r T (Le Boudec and Thiran, 1.4.1), in nanoseconds
+    // and bytes.
     assert_eq!(sent.delay(&server).unwrap().length, exact(3_000_000 + 2_000_000));
     assert_eq!(sent.backlog(&server).unwrap().length, exact(4000 + 3000));
     // The output has the burst b + r T.
@@ -248,13 +252,14 @@ fn a_bucket_at_a_rate_latency_server() {
     assert!(Curve::token_bucket(mbit(17), 1).backlog(&server).is_none());
 }
 
-/// 9000 B at 1 Mbit/s or 1500 B at 100 Mbit/s, whichever is less (an IntServ TSpec).
+/// The minimum of two token buckets: 9000 B with 1 Mbit/s, and 1500 B with 100 Mbit/s (an IntServ
+/// TSpec).
 #[test]
 fn of_several_buckets_the_lowest_holds() {
     let peak = Curve::token_bucket(Rate::from_mbit(100), 1500);
     let sent = peak.min(&Curve::token_bucket(Rate::from_mbit(1), 9000));
     assert_eq!(sent.pieces().len(), 2);
-    // They cross after 7500 B / 99 Mbit/s.
+    // The two lines cross after 7500 B / 99 Mbit/s.
     let knee = Exact::new((7_500u64 * 8_000).into(), 99.into());
     assert_eq!(sent.pieces()[1].at, knee);
     let service = Curve::rate_latency(Rate::from_mbit(10), Span::ZERO);

@@ -1,8 +1,8 @@
 //! Changes of a link in its capture: the new scenario, the time of the change, and the number of
 //! packets before it.
 //!
-//! Each is an entry of a log, in the format that pcapng has for the journal of systemd: fields of
-//! one line each, and the scenario's text preceded by its length.
+//! Each change is an entry of a log, in the format that pcapng has for the journal of systemd. Its
+//! fields have one line each; the scenario's text follows its length.
 //!
 //! ```text
 //! __REALTIME_TIMESTAMP=1800000000123456
@@ -32,14 +32,14 @@ pub struct Wanted {
     pub vacant: Vec<u32>,
 }
 
-/// A change that was made.
+/// A change of the link that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Number of the change, from 0.
     pub number: u64,
     /// Time of the change, in the engine's time.
     pub at: Time,
-    /// Number of packets that had arrived before it.
+    /// Number of packets that had arrived before the change.
     pub behind: u64,
     /// The requested change.
     pub wanted: Wanted,
@@ -49,7 +49,7 @@ pub struct Change {
 const SCENARIO: &[u8] = b"FALAJ_SCENARIO\n";
 
 impl Change {
-    /// The entry; `made` is the time of the change since 1970.
+    /// Returns the log entry. `made` is the time of the change since 1970.
     pub(super) fn entry(&self, made: Duration) -> Vec<u8> {
         let Change {
             number,
@@ -69,7 +69,7 @@ impl Change {
         [lines.as_bytes(), SCENARIO, &length[..], scenario.as_bytes(), &b"\n"[..]].concat()
     }
 
-    /// Reads an entry; `None` if it is not one of ours, or is incomplete.
+    /// Reads a log entry. Returns `None` if it is not an entry of falaj, or is incomplete.
     pub(super) fn parse(entry: &[u8]) -> Option<Change> {
         let at = entry.windows(SCENARIO.len()).position(|window| window == SCENARIO)?;
         let (lines, rest) =

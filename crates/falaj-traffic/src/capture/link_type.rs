@@ -1,15 +1,16 @@
-//! Captures of links other than Ethernet: their packets become Ethernet frames.
+//! Captures of links other than Ethernet; their packets are converted to Ethernet frames.
 
 use pcap_file::DataLink;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// The type of a frame without a known protocol: it carries no data, or encrypted data.
+/// The EtherType of a frame without a known protocol, for example without data or with encrypted
+/// data.
 const NONE: u16 = 0;
 
-/// The header before an IP packet.
+/// The kind of header before an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkType {
     Ethernet,
@@ -47,8 +48,9 @@ impl LinkType {
         })
     }
 
-    /// Writes a packet of original length `length` into `frame`, as an Ethernet frame. Returns the
-    /// original length of that frame; `None` if the packet is an Ethernet frame already.
+    /// Writes a packet, whose length on its link was `length`, into `frame` as an Ethernet frame.
+    /// Returns the frame's length if no bytes had been cut off, or `None` if the packet is an
+    /// Ethernet frame already.
     pub(super) fn frame(self, data: &[u8], length: u32, frame: &mut Vec<u8>) -> Option<u32> {
         if self == LinkType::Ethernet {
             return None;
@@ -80,7 +82,7 @@ impl LinkType {
 
 /// The part of a packet between its header and its trailer.
 struct Payload {
-    /// Its EtherType.
+    /// The EtherType of its protocol.
     protocol: u16,
     source: [u8; 6],
     /// Length of the header.
@@ -94,7 +96,7 @@ impl Payload {
         Payload { protocol, source: [0; 6], header, trailer: 0 }
     }
 
-    /// IP; the packet's first four bits are its version.
+    /// An IP packet behind a header. The first four bits of an IP packet are its version.
     fn behind(data: &[u8], header: usize) -> Payload {
         let protocol = match data.get(header).map(|first| first >> 4) {
             Some(4) => IPV4,
@@ -109,8 +111,8 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
     data.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// PPP (RFC 1661): an optional address byte and control byte, then the protocol in one byte or two;
-/// or Cisco's HDLC, which has EtherTypes.
+/// Parses PPP (RFC 1661): an optional address byte and control byte, then the protocol in one or
+/// two bytes. Also parses Cisco's HDLC, which has EtherTypes.
 fn ppp(data: &[u8], mut at: usize) -> Payload {
     let Some(start) = be16(data, at) else { return Payload::of(NONE, at) };
     if matches!(start, 0x0f00 | 0x8f00) {
@@ -132,7 +134,7 @@ fn ppp(data: &[u8], mut at: usize) -> Payload {
     Payload::of(protocol, at + bytes)
 }
 
-/// Linux's cooked headers: an EtherType, and the sender's address.
+/// Parses Linux's cooked headers: an EtherType, and the sender's address.
 fn cooked(data: &[u8], header: usize, protocol: usize, source: usize) -> Payload {
     let mut made = Payload::of(be16(data, protocol).unwrap_or(NONE), header);
     if let Some(address) = data.get(source..).and_then(<[u8]>::first_chunk) {
@@ -141,8 +143,8 @@ fn cooked(data: &[u8], header: usize, protocol: usize, source: usize) -> Payload
     made
 }
 
-/// 802.11: a header of at least 24 bytes, then LLC and SNAP. `has_sum`: the frame ends with a
-/// checksum.
+/// Parses 802.11: a header of at least 24 bytes, then LLC and SNAP. `has_sum` is true if the frame
+/// ends with a checksum.
 fn wifi(data: &[u8], start: usize, has_sum: bool) -> Payload {
     let sum = if has_sum { 4 } else { 0 };
     let none = Payload { trailer: sum, ..Payload::of(NONE, start) };
@@ -172,8 +174,8 @@ fn wifi(data: &[u8], start: usize, has_sum: bool) -> Payload {
     }
 }
 
-/// Radiotap: the header contains its own length, and a flag that is set if the frame ends with its
-/// checksum.
+/// Parses Radiotap: the header contains its own length, and a flag that is set if the frame ends
+/// with its checksum.
 fn radiotap(data: &[u8]) -> Payload {
     let Some(&[low, high]) = data.get(2..).and_then(<[u8]>::first_chunk) else {
         return Payload::of(NONE, 0);
@@ -234,7 +236,7 @@ mod tests {
             (DataLink::LINUX_SLL, with(&[0; 14], &with(&[8, 6], &[1])), 44, 0x0806, &[1], 42),
             (DataLink::LINUX_SLL2, with(&[8, 0], &with(&[0; 18], &four)), 80, IPV4, &four, 74),
             (DataLink::IEEE802_11_RADIOTAP, radiotap, 17 + 26 + 8 + 60 + 4, IPV4, &[0x45, 7], 74),
-            // Frames without data stay as they are, and so do truncated ones.
+            // The contents of frames without data, and of truncated frames, stay unchanged.
             (DataLink::IEEE802_11, vec![0x80, 0, 5], 100, NONE, &[0x80, 0, 5], 114),
             (DataLink::LINUX_SLL, vec![1, 2], 60, NONE, &[], 58),
         ] {

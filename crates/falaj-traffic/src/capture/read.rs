@@ -17,27 +17,27 @@ use std::io::{Cursor, Read};
 pub struct Capture {
     /// The scenario, if falaj wrote the capture.
     pub scenario: Option<String>,
-    /// Its packets in order of arrival.
+    /// The packets in order of arrival.
     pub packets: Vec<Packet>,
-    /// Their frames, one after the other.
+    /// The packets' frames, one after the other.
     frames: Vec<u8>,
-    /// Changes of the link between them, in order.
+    /// Changes of the link between the packets, in order.
     pub changes: Vec<Change>,
     /// Reports of the ports that pace the link, in order.
     pub rooms: Vec<Room>,
-    /// The point at which the file breaks off, if it does, for example because its writer was
-    /// killed.
+    /// The position at which the file breaks off, if it is incomplete, for example because its
+    /// writer was killed.
     pub broken: Option<Broken>,
 }
 
-/// The point up to which a capture can be read.
+/// The position up to which a capture can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The offset in bytes up to which the file was read.
     pub at: usize,
     /// The length of the file in bytes.
     pub of: usize,
-    /// The error there; `None` if the file is cut off there.
+    /// The error at this position; `None` if the file is cut off there.
     pub why: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Broken {
 /// A packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Index of the interface by which it came in.
+    /// Index of the interface at which the packet arrived.
     pub way: u32,
     /// Time of arrival, in nanoseconds since 1970.
     pub at: u64,
@@ -81,21 +81,21 @@ impl Capture {
 /// The reason why a capture cannot be read.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// It is neither pcap nor pcapng.
+    /// The file is neither pcap nor pcapng.
     Malformed(PcapError),
-    /// Its packets are of a link without a reader here.
+    /// Its packets are from a type of link that falaj cannot read.
     UnknownLink(DataLink),
-    /// It is compressed by the program of this name, and not by gzip or zstd.
+    /// The file is compressed by the program with this name, and not by gzip or zstd.
     Packed(&'static str),
-    /// It is cut off before anything can be read of it.
+    /// The file is cut off before anything can be read. Has its length in bytes.
     CutOff(usize),
-    /// It is larger than [`LARGEST`].
+    /// The file is larger than [`LARGEST`].
     TooLarge,
     /// A later version of falaj wrote it, with this version of the format.
     Later(u32),
 }
 
-/// Maximum size of a capture in bytes: the parts needed for a replay are kept in memory.
+/// Maximum size of a capture in bytes: the data for a replay are kept in memory.
 pub const LARGEST: u64 = 4 << 30;
 
 impl fmt::Display for Unreadable {
@@ -136,12 +136,12 @@ impl fmt::Display for Unreadable {
 }
 impl std::error::Error for Unreadable {}
 
-/// Reads a capture of falaj or another program, up to the point where it breaks off. It takes about
-/// as much memory as the file has bytes; in a capture of falaj about half of that is for the
-/// engine's inputs and verdicts.
+/// Reads a capture of falaj or another program, up to the position at which it breaks off. Reading
+/// takes about as much memory as the file has bytes. In a capture of falaj, about half of that
+/// memory is for the engine's inputs and verdicts.
 ///
 /// # Errors
-/// It is not a capture, or its packets are of a link that is not known here.
+/// The file is not a capture, or its packets are from a type of link that falaj cannot read.
 pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
     of_at_most(from, LARGEST)
 }
@@ -167,19 +167,20 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
         }
     })?;
     capture.broken = broken;
-    // falaj writes packets when they are decided on; their order is that of arrival.
+    // falaj writes a packet when the engine has decided on it. Here the packets are sorted by
+    // arrival.
     capture.packets.sort_by_key(|p| (p.taken.as_ref().map_or(u64::MAX, |t| t.number), p.at));
     capture.changes.sort_by_key(|change| change.number);
     capture.rooms.sort_by_key(|room| room.number);
     Ok(capture)
 }
 
-/// Reads the packets of a capture of falaj or another program, in the order of the file. It keeps
-/// one block of the file in memory at a time. Returns the place where the file breaks off, if it
-/// does.
+/// Reads the packets of a capture of falaj or another program, in the order of the file. Only one
+/// block of the file is in memory at a time. Returns the position at which the file breaks off, if
+/// it is incomplete.
 ///
 /// # Errors
-/// It is not a capture, or its packets are of a link that is not known here.
+/// The file is not a capture, or its packets are from a type of link that falaj cannot read.
 pub fn arrivals(
     from: impl Read,
     mut visit: impl FnMut(&CapturedPacket<'_>),
@@ -191,10 +192,10 @@ pub fn arrivals(
     })
 }
 
-/// A packet as it stands in the file.
+/// A packet as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct CapturedPacket<'a> {
-    /// Index of the interface by which it came in.
+    /// Index of the interface at which the packet arrived.
     pub way: u32,
     /// Time of arrival, in nanoseconds since 1970.
     pub at: u64,
@@ -220,17 +221,17 @@ enum CaptureItem<'a> {
     Entry(&'a [u8]),
 }
 
-/// A file that is read a piece at a time; only the part not parsed yet is kept.
+/// A file that is read piece by piece. Only the part that is not parsed yet is in memory.
 struct Pieces<R> {
     from: R,
     buffer: Vec<u8>,
-    /// Number of bytes of the buffer that were parsed.
+    /// Number of bytes of the buffer that are parsed.
     parsed: usize,
     /// Number of bytes of the file read so far, and the maximum allowed.
     read: u64,
     largest: u64,
     ended: bool,
-    /// True if it is unpacked, which may fail in the middle.
+    /// True if the file is decompressed while it is read, which may fail in the middle.
     packed: bool,
     failed: Option<String>,
 }
@@ -254,7 +255,7 @@ impl<R: Read> Pieces<R> {
         Ok(pieces)
     }
 
-    /// The bytes that were read and not parsed yet.
+    /// The bytes that are read but not parsed yet.
     fn rest(&self) -> &[u8] {
         &self.buffer[self.parsed..]
     }
@@ -269,8 +270,8 @@ impl<R: Read> Pieces<R> {
         self.read as usize - self.rest().len()
     }
 
-    /// Reads as many bytes as the unparsed rest has, so that it doubles, but at least
-    /// [`PIECE`](Pieces::PIECE).
+    /// Reads as many bytes as the unparsed rest has, so that the rest doubles in size, but at least
+    /// [`PIECE`](Pieces::PIECE) bytes.
     fn more(&mut self) -> Result<(), Unreadable> {
         self.buffer.drain(..self.parsed);
         self.parsed = 0;
@@ -287,7 +288,7 @@ impl<R: Read> Pieces<R> {
         if self.read > self.largest { Err(Unreadable::TooLarge) } else { Ok(()) }
     }
 
-    /// The length of the file, which is read to its end without keeping it.
+    /// Returns the length of the file. Reads the file to its end, without keeping its contents.
     fn length(&mut self) -> Result<usize, Unreadable> {
         while !self.ended {
             self.parsed_up_to(0);
@@ -296,7 +297,8 @@ impl<R: Read> Pieces<R> {
         Ok(self.read as usize)
     }
 
-    /// The end of the file, between two packets.
+    /// Handles the end of the file, which is between two blocks. Reports an error if decompression
+    /// failed.
     fn end(&mut self) -> Result<Option<Broken>, Unreadable> {
         match self.failed.clone() {
             Some(why) => self.breaks_off(Some(format!("it cannot be unpacked: {why}"))),
@@ -304,15 +306,16 @@ impl<R: Read> Pieces<R> {
         }
     }
 
-    /// Reports that nothing more can be read, for the reason `why`; `None`: the file is cut off.
+    /// Reports that nothing more can be read. `why` is the reason, or `None` if the file is cut
+    /// off.
     fn breaks_off(&mut self, why: Option<String>) -> Result<Option<Broken>, Unreadable> {
         let at = self.at();
         Ok(Some(Broken { at, of: self.length()?, why }))
     }
 
-    /// Handles a block that cannot be parsed. Reads on if that may help; otherwise reports where
-    /// the file breaks off. The block has its own length at offset `at`, which does not include
-    /// `beside` bytes.
+    /// Handles a block that cannot be parsed. If more bytes may complete the block, reads them;
+    /// otherwise reports the position at which the file breaks off. The block has its own length at
+    /// offset `at`; this length does not include `beside` bytes.
     fn unparsed(
         &mut self,
         error: &PcapError,
@@ -363,7 +366,7 @@ fn scan(
     }
 }
 
-/// The program that packed a file, other than gzip and zstd.
+/// Returns the name of the program that compressed a file, if it is neither gzip nor zstd.
 fn packed_by(first: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 2] =
         [(b"BZh", "bzip2"), (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz")];
@@ -378,8 +381,8 @@ fn contents<R: Read>(
     read(&mut pieces, visit)
 }
 
-/// Passes a packet to `visit` as an Ethernet frame. Its length is that of the packet, even if fewer
-/// bytes of it were kept, and no less than the kept bytes.
+/// Passes a packet to `visit` as an Ethernet frame. The frame's length is the length of the whole
+/// packet, even if fewer bytes were captured; it is never less than the captured bytes.
 fn packet(
     visit: &mut dyn FnMut(CaptureItem<'_>),
     kind: LinkType,
@@ -393,7 +396,7 @@ fn packet(
     visit(CaptureItem::Packet(CapturedPacket { length, frame, ..packet }));
 }
 
-/// The error for a file whose header could not be read.
+/// Returns the error for a file whose header could not be read.
 fn beginning(error: PcapError, length: usize) -> Unreadable {
     match error {
         PcapError::IncompleteBuffer if length > 0 => Unreadable::CutOff(length),
@@ -411,7 +414,7 @@ fn is_longer_than_there_is(section: &[u8]) -> bool {
     length as usize > section.len()
 }
 
-/// Maximum number of interfaces of a section: each is kept.
+/// Maximum number of interfaces of a section; each takes memory.
 const INTERFACES: usize = 1 << 16;
 
 fn pcapng<R: Read>(
@@ -441,7 +444,8 @@ fn pcapng<R: Read>(
     if !scenario.is_empty() && version.is_some() {
         visit(CaptureItem::Scenario(scenario));
     }
-    // For each interface, the power of ten of its clock, its link and the bytes kept of a packet.
+    // For each interface: the resolution of its clock, its link type, and the maximum number of
+    // captured bytes of a packet.
     let mut interfaces: Vec<(u8, LinkType, u32)> = Vec::new();
     let mut scratch = Vec::new();
     let mut last = 0;
@@ -478,7 +482,7 @@ fn pcapng<R: Read>(
                 }
             }
             Block::EnhancedPacket(block) => {
-                // The library assumes that every clock counts nanoseconds.
+                // The library returns the number of ticks as if every clock counted nanoseconds.
                 let ticks = block.timestamp.as_nanos() as u64;
                 let of = interfaces.get(block.interface_id as usize);
                 let (clock, kind, _) = of.copied().unwrap_or((9, LinkType::Ethernet, 0));
@@ -496,7 +500,7 @@ fn pcapng<R: Read>(
                 };
                 packet(visit, kind, &mut scratch, captured);
             }
-            // It has no instant of its own.
+            // Such a packet has no timestamp.
             Block::SimplePacket(block) => {
                 let of = interfaces.first();
                 let (_, kind, most) = of.copied().unwrap_or((9, LinkType::Ethernet, 0));
@@ -527,7 +531,7 @@ fn comment<'a>(option: &'a SectionHeaderOption<'_>) -> Option<&'a str> {
     }
 }
 
-/// The version of the format, if falaj wrote the capture.
+/// Returns the version of the format, if falaj wrote the capture.
 pub(super) fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
     match option {
         SectionHeaderOption::UserApplication(name) if name == FIRST => Some(1),
@@ -536,8 +540,8 @@ pub(super) fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
     }
 }
 
-/// Nanoseconds of a number of ticks of 10^-power seconds, or, with the highest bit of `power` set,
-/// of 2^-power seconds.
+/// Converts a number of ticks to nanoseconds. A tick is 10^-power seconds or, if the highest bit of
+/// `power` is set, 2^-power seconds.
 pub(super) fn nanos(ticks: u64, power: u8) -> u64 {
     let ticks = u128::from(ticks);
     let binary = u32::from(power & 0x7f);
@@ -576,7 +580,7 @@ fn pcap<R: Read>(
             pieces.more()?;
             continue;
         }
-        // The lengths in it are not checked against each other, as writers differ.
+        // The lengths in a packet header are not compared with each other, because writers differ.
         let (left, raw) = match file.next_raw_packet(pieces.rest()) {
             Ok((rest, raw)) => (rest.len(), raw),
             Err(error) => match pieces.unparsed(&error, (8, 16), header.endianness)? {

@@ -1,7 +1,7 @@
-//! Reports of a port in the capture of a link that is paced by its device: the port has no room, or
-//! has room again.
+//! Reports of a port in the capture of a link that is paced by its device. The port reports that it
+//! has no room, or that it has room again.
 //!
-//! Each is an entry of a log, as [changes](super::Wanted) are:
+//! Each report is an entry of a log, like [changes](super::Wanted):
 //!
 //! ```text
 //! __REALTIME_TIMESTAMP=1800000000123456
@@ -22,18 +22,18 @@ use std::time::Duration;
 pub struct Room {
     /// Number of the report, from 0.
     pub number: u64,
-    /// The ingress direction whose packets leave by that port.
+    /// The ingress direction whose packets leave through the port.
     pub way: u32,
-    /// Room in bytes; 0: the port accepts nothing for now.
+    /// Room in bytes; 0 if the port accepts nothing for now.
     pub bytes: u32,
     /// Time of the report, in the engine's time.
     pub at: Time,
-    /// Number of packets that had arrived before it.
+    /// Number of packets that had arrived before the report.
     pub behind: u64,
 }
 
 impl Room {
-    /// The entry; `said` is the time of the report since 1970.
+    /// Returns the log entry. `said` is the time of the report since 1970.
     pub(super) fn entry(&self, said: Duration) -> Vec<u8> {
         let Room { number, way, bytes, at: Time(at), behind } = self;
         let (micros, what) = (said.as_micros(), if *bytes == 0 { "no room" } else { "room" });
@@ -44,7 +44,7 @@ impl Room {
         .into_bytes()
     }
 
-    /// Reads an entry; `None` if it is not one of ours, or is incomplete.
+    /// Reads a log entry. Returns `None` if it is not an entry of falaj, or is incomplete.
     pub(super) fn parse(entry: &[u8]) -> Option<Room> {
         // A block is padded to a multiple of four bytes.
         let end = entry.iter().rposition(|&byte| byte == b'\n')?;

@@ -11,25 +11,25 @@ pub struct Taken {
     pub number: u64,
     /// The ingress direction, which determines the pipe.
     pub way: u32,
-    /// The flow, as flows were numbered at its arrival.
+    /// The flow, by its number at the packet's arrival.
     pub flow: u32,
-    /// Length as the link accounts it.
+    /// Length in bytes, as the link accounts it.
     pub bytes: u32,
-    /// Length of the IP packet, where known.
+    /// Length of the IP packet in bytes, if it is known.
     pub length: Option<u32>,
-    /// With rules: the index within several packets that arrived in one piece; the headers of the
-    /// first apply to all.
+    /// If there are rules: the index among the packets of one unit that arrived together. The
+    /// headers of the first packet apply to all of them.
     pub part: Option<u32>,
     /// Time of arrival.
     pub arrival: Time,
-    /// Its fate.
+    /// The packet's fate.
     pub verdict: Verdict,
 }
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was sent.
+    /// The packet was sent.
     Sent {
         /// Departure of its first bit from the queue.
         start: Time,
@@ -38,9 +38,9 @@ pub enum Verdict {
         /// Arrival of its last bit at the far end.
         due: Time,
     },
-    /// It was dropped or lost.
+    /// The packet was dropped or lost.
     Dropped(DropReason),
-    /// It was still queued when the capture ended.
+    /// The packet was still queued when the capture ended.
     Waiting,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Taken {
 }
 
 impl Taken {
-    /// Reads a packet's comment; `None` if it is not one of ours.
+    /// Reads a packet's comment. Returns `None` if falaj did not write it.
     pub(super) fn parse(comment: &str, way: u32) -> Option<Taken> {
         let field = |name: &str| {
             let words = comment.split_ascii_whitespace();

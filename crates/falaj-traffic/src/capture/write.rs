@@ -1,4 +1,4 @@
-//! Writing a capture.
+//! Writes captures.
 
 use super::{Change, OURS, Room, Taken, VERSION};
 use pcap_file::pcapng::PcapNgWriter;
@@ -12,12 +12,12 @@ use pcap_file::{DataLink, PcapError};
 use std::io::Write;
 use std::time::Duration;
 
-/// An option's length is a 16-bit number.
+/// Maximum length of one comment in bytes; the length of an option is a 16-bit number.
 const LONGEST_COMMENT: usize = 60_000;
-/// Number of bytes kept of each frame: enough for all headers.
+/// Number of bytes of each frame that are captured: enough for all headers.
 pub(super) const KEPT: usize = 128;
 
-/// Writes a capture.
+/// A capture that is being written.
 pub struct Writer<W: Write> {
     file: PcapNgWriter<W>,
     /// The engine's time zero, since 1970.
@@ -88,13 +88,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The writer that the capture goes to.
+    /// Returns the writer to which the capture is written.
     pub fn sink(&mut self) -> &mut W {
         self.file.get_mut()
     }
 }
 
-/// Splits a text into pieces that fit an option.
+/// Splits a text into pieces that fit into an option.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

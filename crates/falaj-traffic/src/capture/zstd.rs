@@ -1,17 +1,17 @@
-//! A file packed by zstd: its frames one after the other.
+//! Reads a file compressed by zstd: its frames one after the other.
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Returns true if a file that begins with these bytes is packed by zstd: it has a frame, or one
-/// without contents.
+/// Returns true if a file that begins with these bytes is compressed by zstd: they are the
+/// beginning of a frame, with or without contents.
 pub(super) fn begins(first: &[u8]) -> bool {
     first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
         || matches!(first, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// The contents of all frames of a file. ZstdFrames without contents, as `pzstd` writes them, are
+/// The contents of all frames of a file. Frames without contents, which `pzstd` writes, are
 /// skipped.
 pub(super) struct ZstdFrames<R> {
     from: BufReader<R>,

@@ -5,7 +5,7 @@ use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// At most `burst` bytes at once, and `rate` in the long run: (sigma, rho).
+/// A token bucket, (sigma, rho): at most `burst` bytes at once, and `rate` in the long run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Rate in bits per second; above zero.
@@ -15,7 +15,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The rate at which it fills.
+    /// The rate at which the bucket fills.
     pub fn fills_at(&self) -> Rate {
         Rate(self.rate)
     }
@@ -24,9 +24,9 @@ impl Bucket {
 /// The treatment of packets for which a bucket has no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// They wait in an unlimited FIFO queue.
+    /// The packets wait in an unlimited FIFO queue.
     Shaped(Bucket),
-    /// They are not sent.
+    /// The packets are not sent.
     Policed(Bucket),
 }
 
@@ -60,7 +60,8 @@ impl Tokens {
         Time(u64::try_from(since.div_ceil(self.bucket.rate.max(1).into())).unwrap_or(u64::MAX))
     }
 
-    /// Takes `bytes` at the time `at`, at which [`Tokens::has`] had them.
+    /// Takes `bytes` at the time `at`. The bucket must have these tokens then, as [`Tokens::has`]
+    /// determined.
     pub(super) fn take(&mut self, at: Time, bytes: u32) {
         let now = u128::from(at.0) * u128::from(self.bucket.rate);
         self.full = self.full.max(now) + work(bytes);
@@ -77,11 +78,11 @@ pub(super) mod tests {
     use crate::source::Packet;
 
     /// Returns true if the packets conform to a bucket: from any packet to any later one, their
-    /// bytes do not exceed the burst plus what the rate has brought since. A nanosecond is
-    /// tolerated, as instants are whole nanoseconds.
+    /// bytes do not exceed the burst plus the bytes of the rate in that time. A nanosecond is
+    /// tolerated, because times are whole nanoseconds.
     pub(crate) fn conforms(packets: &[Packet], bucket: Bucket) -> bool {
-        // Checked by a virtual queue that the bucket's rate drains: its length, in bits times
-        // nanoseconds, never exceeds the burst.
+        // The check simulates a virtual queue that is served at the bucket's rate: its length, in
+        // bits times nanoseconds, never exceeds the burst.
         let (mut queued, mut last) = (0i128, Time::ZERO);
         let rate = i128::from(bucket.rate);
         packets.iter().all(|packet| {
@@ -94,13 +95,13 @@ pub(super) mod tests {
 
     #[test]
     fn tokens_come_at_the_rate_and_are_no_more_than_the_burst() {
-        // A byte every 3 ns and a bit.
+        // A byte takes slightly more than 3 ns.
         let bucket = Bucket { rate: 2_666_666_666, burst: 1000 };
         let mut tokens = Tokens::new(bucket);
         assert_eq!(tokens.has(1000), Time::ZERO);
         tokens.take(Time::ZERO, 600);
         assert_eq!(tokens.has(400), Time::ZERO);
-        // 100 B more than the bucket has: 300.000000075 ns.
+        // The bucket lacks 100 B, which take 300.000000075 ns.
         assert_eq!(tokens.has(500), Time(301));
         assert_eq!(tokens.has(1001), Time(1804), "it waits for one that never comes, at the rate");
         tokens.take(Time(1_000_000), 1000);

@@ -1,10 +1,10 @@
-//! Markovian arrivals (MAP): random transitions between states, some of which bring a packet.
+//! Markovian arrivals (MAP): random transitions between states; some transitions produce a packet.
 //!
 //! Introduced by Neuts; in the form of Lucantoni, "New results on the single server queue with a
 //! batch Markovian arrival process" (1991): `D0` has the rates of transitions without a packet,
-//! `D1` those of transitions with one. A packet may come without a change of state, and the
-//! diagonal of `D0` makes each row of the sum zero. In a modulated Poisson process (MMPP) `D1` is
-//! diagonal.
+//! `D1` the rates of transitions with a packet. A packet may come without a change of state. The
+//! diagonal of `D0` is such that each row of `D0 + D1` adds up to zero. In a modulated Poisson
+//! process (MMPP) `D1` is diagonal.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
@@ -30,7 +30,7 @@ struct ChainState {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Move {
-    /// Cumulative probability of this transition and those before it.
+    /// Cumulative probability of this transition and the transitions before it.
     until: f64,
     to: usize,
     packet: bool,
@@ -40,7 +40,7 @@ struct Move {
 pub const STATES_MAX: usize = 64;
 
 impl Chain {
-    /// A chain with these rates of transitions per second.
+    /// Creates a chain with these rates of transitions, per second.
     ///
     /// # Errors
     /// An error in the matrices, as a message.
@@ -111,11 +111,12 @@ impl Chain {
         Ok(Chain { states: (0..n).map(state).collect(), stationary, rate })
     }
 
-    /// A Poisson process in each state, given as its packets per second and the mean number of
-    /// seconds that the state lasts; then any other state follows with equal probability.
+    /// Creates a chain with a Poisson process in each state. A state is given by its packets per
+    /// second and its mean duration in seconds. After that any other state follows with equal
+    /// probability.
     ///
     /// # Errors
-    /// As for [`Chain::new`].
+    /// The same as those of [`Chain::new`].
     pub fn modulated(states: &[(f64, f64)]) -> Result<Chain, String> {
         let n = states.len();
         let others = (n.max(2) - 1) as f64;
@@ -146,7 +147,7 @@ impl Chain {
         found.unwrap_or(self.states.len() - 1)
     }
 
-    /// Time until the next packet, in nanoseconds.
+    /// Returns the time until the next packet, in nanoseconds, and updates the state.
     pub(super) fn wait(&self, state: &mut usize, chance: &mut Chance) -> f64 {
         let mut nanos = 0.0;
         loop {
@@ -163,8 +164,8 @@ impl Chain {
     }
 }
 
-/// The stationary distribution of these rates, by elimination without subtractions (Grassmann,
-/// Taksar and Heyman 1985); `None` where not all states reach each other.
+/// Computes the stationary distribution of these rates by elimination without subtractions
+/// (Grassmann, Taksar and Heyman 1985). Returns `None` if not all states reach each other.
 fn stationary(n: usize, rate: impl Fn(usize, usize) -> f64) -> Option<Vec<f64>> {
     let mut a: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| rate(i, j)).collect()).collect();
     for k in (1..n).rev() {
@@ -196,12 +197,12 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_stationary_law() {
-        // Two states of 1 s and 3 s with 100 and 20 packets a second: a quarter and three quarters
-        // of the time.
+        // Two states, with mean durations of 1 s and 3 s, and with 100 and 20 packets a second: the
+        // process is in them a quarter and three quarters of the time.
         let two = Chain::modulated(&[(100.0, 1.0), (20.0, 3.0)]).unwrap();
         assert!((two.rate() - (0.25 * 100.0 + 0.75 * 20.0)).abs() < 1e-9);
         assert!((two.stationary[0] - 0.25).abs() < 1e-12);
-        // Gaps of Erlang's distribution: a packet with every second transition.
+        // Gaps with an Erlang distribution: every second transition produces a packet.
         let erlang =
             Chain::new(&[vec![-10.0, 10.0], vec![0.0, -10.0]], &[vec![0.0, 0.0], vec![10.0, 0.0]])
                 .unwrap();

@@ -1,10 +1,10 @@
 //! Video as groups of pictures (MPEG): frames at equal gaps, whose lengths depend on their kind.
 //!
 //! The source of Zhang's thesis (section 4.4): `I` frames are uniform from 15,000 to 17,000 B. `P`
-//! frames have 512 B and an exponential part that gives a mean of 2100 B, `B` frames 256 B and one
-//! that gives 550 B, both up to 17,000 B. The thesis' 615 kbit/s result only if these are the means
-//! of the frames sent. Krunz and others found lognormal lengths; [`Law::Lognormal`] has the same
-//! means and deviations.
+//! frames have 512 B and an exponential part, with a mean of 2100 B in all. `B` frames have 256 B
+//! and an exponential part, with a mean of 550 B in all. Both have at most 17,000 B. The 615 kbit/s
+//! of the thesis result only if these are the means of the frames that are sent. Krunz and others
+//! found lognormal lengths; [`Law::Lognormal`] has the same means and deviations.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
@@ -26,11 +26,11 @@ pub struct Frames {
 /// The kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
-    /// A whole picture.
+    /// A frame with a whole picture.
     I,
-    /// Predicted from the picture before it.
+    /// A frame predicted from the picture before it.
     P,
-    /// Predicted from the pictures on both sides.
+    /// A frame predicted from the pictures on both sides.
     B,
 }
 
@@ -51,7 +51,7 @@ impl Law {
     pub fn longest(self) -> u32 {
         match self {
             Law::Exponential => 17_000,
-            // The capacity of a datagram; with these means longer frames are very rare.
+            // The capacity of a datagram. With these means, longer frames are very rare.
             Law::Lognormal => 60_000,
         }
     }
@@ -77,8 +77,8 @@ impl Frame {
         }
     }
 
-    /// Minimum length and standard deviation in bytes; the latter is the mean of the exponential
-    /// part.
+    /// Minimum length and standard deviation in bytes; the deviation is also the mean of the
+    /// exponential part.
     fn spread(self) -> (f64, f64) {
         match self {
             Frame::I => (15_000.0, 2_000.0 / f64::sqrt(12.0)),
@@ -126,8 +126,8 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// 40,000 frames of each kind: means within four standard errors, and the other properties as
-    /// documented.
+    /// Draws 40,000 frames of each kind. The means are within four standard errors, and the other
+    /// properties are as documented.
     #[test]
     fn frames_are_as_long_as_the_thesis_says() {
         const N: u32 = 40_000;

@@ -1,5 +1,5 @@
-//! A greedy source: the worst case of an envelope. It sends as much as the envelope allows, as
-//! early as it allows.
+//! A greedy source: the worst case of an envelope. It sends as many bytes as the envelope allows,
+//! as early as the envelope allows.
 
 use super::bucket::{Bucket, Tokens};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 /// An arrival curve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
-    /// At least one token bucket, (sigma, rho) of Cruz (1991). Packets must conform to all of
-    /// them.
+    /// One or more token buckets, (sigma, rho) of Cruz (1991). Packets must conform to all of them.
     Buckets(Vec<Bucket>),
     /// In each frame at most as many bytes as the rate allows in the length of a frame: (r,
     /// T)-smooth traffic of Golestani's stop-and-go (1990).
@@ -21,8 +20,8 @@ pub enum Envelope {
         frame: u64,
     },
     /// Packets at least `least` apart, and at most `over / mean` packets in any interval of length
-    /// `over`: (Xmin, Xave, I) of Ferrari and Verma (1990), whose Smax is the packets' size. All
-    /// in nanoseconds; `least <= mean <= over`.
+    /// `over`: (Xmin, Xave, I) of Ferrari and Verma (1990), where Smax is the packets' size. All
+    /// values are in nanoseconds; `least <= mean <= over`.
     Spaced {
         /// Minimum gap, Xmin.
         least: u64,
@@ -60,9 +59,9 @@ impl Envelope {
         }
     }
 
-    /// A token bucket that the source conforms to, for packets of at most `largest` bytes; `None`
-    /// if its burst would exceed 32 bits. For several buckets it is the one with the lowest rate,
-    /// which is the long-term limit.
+    /// Returns a token bucket to which the source conforms, for packets of at most `largest` bytes.
+    /// Returns `None` if its burst would exceed 32 bits. If the envelope has several buckets, it is
+    /// the bucket with the lowest rate, which is the long-term limit.
     pub fn bucket(&self, largest: u32) -> Option<Bucket> {
         match self {
             Envelope::Buckets(buckets) => buckets.iter().copied().min_by_key(|b| b.rate),
@@ -72,7 +71,8 @@ impl Envelope {
                 rate: *rate,
                 burst: u32::try_from(self.share().saturating_mul(2)).ok()?,
             }),
-            // Packets after the first come `least` apart, and tokens arrive at the rate in between.
+            // Packets after the first one come `least` apart, and tokens arrive at the rate in
+            // between.
             Envelope::Spaced { least, .. } => {
                 let rate = self.rate((largest.into(), 1)).0 + 1;
                 let work = u128::from(rate)
@@ -93,7 +93,8 @@ pub(super) struct Greedy {
     begin: Time,
     /// The state of the buckets, for [`Envelope::Buckets`].
     tokens: Vec<Tokens>,
-    /// Number of the current frame or interval; `sent`: the bytes or packets sent in it.
+    /// `turn`: number of the current frame or interval. `sent`: the bytes or packets that were sent
+    /// in it.
     turn: u64,
     sent: u64,
 }
@@ -110,7 +111,7 @@ impl Greedy {
         Greedy { envelope, begin, tokens, turn: 0, sent: 0 }
     }
 
-    /// The instant of the next packet, of `bytes` bytes.
+    /// Returns the time of the next packet, which has `bytes` bytes.
     pub(super) fn next(&mut self, bytes: u32) -> Time {
         match self.envelope {
             Envelope::Buckets(_) => {
@@ -126,8 +127,8 @@ impl Greedy {
                     (self.turn, self.sent) = (self.turn + 1, 0);
                 }
                 self.sent += u64::from(bytes);
-                // All bytes of the first frame are sent 1 ns before its end, `begin`, those of the
-                // second at its start.
+                // All bytes of the first frame are sent 1 ns before its end, which is `begin`. The
+                // bytes of each later frame are sent at the start of that frame.
                 match self.turn {
                     0 => Time(self.begin.0.saturating_sub(1)),
                     turn => self.begin + Span(frame) * (turn - 1),
@@ -178,7 +179,8 @@ mod tests {
         let mixed =
             packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
         assert!(conforms(&mixed, peak) && conforms(&mixed, long));
-        // The allowance is used up: 3000 B and a second of 8 Mbit/s, less a packet.
+        // The source uses all that is allowed: 3000 B and a second of 8 Mbit/s, less than a packet
+        // short of it.
         let sum: u64 = mixed.iter().map(|p| u64::from(p.bytes)).sum();
         assert!((1_002_000..=1_003_000).contains(&sum), "{sum}");
     }
@@ -201,9 +203,10 @@ mod tests {
         let envelope = Envelope::Spaced { least: 100_000, mean: 250_000, over: 1_000_000 };
         let sent = packets(&envelope, Sizes::Fixed(500), Time::ZERO);
         assert_eq!(at(&sent[..5]), [0, 100_000, 200_000, 300_000, 1_000_000]);
-        // No more than four in any millisecond.
+        // At most four packets in any millisecond.
         assert!(sent.windows(5).all(|five| (five[4].at - five[0].at).0 >= 1_000_000));
-        // 4 x 500 B in 1 ms: 16 Mbit/s. The bucket gains 600 B in the 300 us of four packets.
+        // 4 x 500 B in 1 ms: 16 Mbit/s. The bucket gains 600 B during the 300 us that four packets
+        // take.
         assert_eq!(envelope.rate((500, 1)), Rate(16_000_000));
         let bucket = envelope.bucket(500).unwrap();
         assert!(conforms(&sent, bucket) && bucket.burst == 1400, "{bucket:?}");
