@@ -1,9 +1,9 @@
 //! The native part of the Python package `falaj`: scenarios, simulation, plans, sweeps and queues,
 //! as in the program.
 //!
-//! Users see the modules in `python/falaj`, whose documentation and types rely on this one. Tables
-//! are passed to Python through the Arrow C data interface, and simulation does not hold the
-//! interpreter's lock.
+//! Users see the modules in `python/falaj`, which have the documentation and the types, and which
+//! call this module. Tables are passed to Python through the Arrow C data interface, and simulation
+//! does not hold the interpreter's lock.
 //!
 //! | module | contents |
 //! |---|---|

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 const MOST_WAITING: usize = 32;
 
 /// A carrier of batches to another process, and back. Methods about the state of the other side
-/// have defaults for carriers that do not know it.
+/// have defaults for carriers that do not know this state.
 pub trait Carrier: AsFd {
     /// Sends a batch; returns false if there is no room for it now.
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
@@ -105,7 +105,7 @@ fn send(
     Ok(())
 }
 
-/// Runs an operation of the packer, and sends the batches that leave it.
+/// Runs an operation of the packer, and sends the batches that leave the packer.
 macro_rules! packing {
     ($self:ident, $batch:ident, $do:expr) => {{
         let Crossing { endpoint, packer, waiting, counts, .. } = $self;

@@ -247,7 +247,7 @@ impl Endpoint {
     }
 
     /// If the peer asked about the last string, reports that this side is done with it: the reader
-    /// now wants the next one.
+    /// now wants the next string.
     #[inline]
     fn answer(&mut self) {
         if self.reader.is_asked() {

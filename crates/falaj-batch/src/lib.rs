@@ -1,8 +1,8 @@
 //! Packets in batches between two processes.
 //!
 //! [`falaj_engine::batch`] determines when a batch leaves, and which packets are in it; this crate
-//! carries it. Neither process trusts the other. The crate is a stack of layers, described here
-//! from the bottom up.
+//! carries the batches. Neither process trusts the other. The crate is a stack of layers, described
+//! here from the bottom up.
 //!
 //! # Memory
 //! [`memory`] is memory shared by two processes, sealed so that neither can shrink it, and accessed

@@ -1,5 +1,5 @@
-//! A peer that stops, and one that is killed in the middle: strings that it had not taken are lost,
-//! and nothing else.
+//! A peer that stops, and a peer that is killed: only the strings that the killed peer had not
+//! taken are lost.
 
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_sched::units::time::Span;

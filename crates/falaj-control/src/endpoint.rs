@@ -215,7 +215,7 @@ impl Control {
                 Query::HandOver(go_on) => {
                     let gone = go_on(state(forwarder, self.beside.as_deref()));
                     (self.handed_over, *stays) = (gone, gone);
-                    // The waiting time does not count: no packet was delayed by it.
+                    // The waiting time does not count, because it delayed no packet.
                     began = Instant::now();
                     Reply::HandedOver
                 }

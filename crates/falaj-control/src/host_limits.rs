@@ -19,7 +19,7 @@ pub struct HostLimits {
     pub rate_bits_per_s: f64,
     /// Maximum rate of a link with packets of 74 bytes that are queued one by one.
     pub rate_of_small_bits_per_s: f64,
-    /// Minimum delay at which 99 of 100 packets are late by at most a tenth of it.
+    /// Minimum delay at which 99 of 100 packets are late by at most a tenth of the delay.
     pub delay_ns: Option<u64>,
 }
 

@@ -86,7 +86,7 @@ pub fn no_masks(link: &Link, why: &str) -> Result<()> {
     )
 }
 
-/// Warns that a queue was full for the first time: packets are lost, and the warning names the key
+/// Warns that a queue was full for the first time and packets are lost. The warning names the key
 /// that sets the queue's limit.
 pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };

@@ -23,7 +23,7 @@ pub(crate) type Continuation = Box<dyn FnOnce(Result<WholeState, String>) -> boo
 /// A request to the forwarder.
 pub(crate) enum Query {
     Snapshot,
-    /// Requests the places of links, and those free for new ones.
+    /// Requests the places of links, and the places that are free for new links.
     Places,
     /// Requests the measurements of flows from number `from` on, written to their places in `to`.
     Measured {

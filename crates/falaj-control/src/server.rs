@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Maximum number of clients. A new one replaces the client that has been silent for longest,
 /// preferably one that has read no answer yet: clients that connect and stay silent do not displace
-/// working ones.
+/// working clients.
 const CLIENTS: usize = 64;
 /// Maximum number of bytes read from a client at once.
 const PIECE: usize = 16 << 10;

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// The parent of the directory if `XDG_RUNTIME_DIR` is not set.
 const TEMPORARY: &str = "/tmp";
 
-/// The default directories of sockets: one, or several if another user has taken the name.
+/// The default directories of sockets: one directory, or several if another user has taken the
+/// name.
 pub(crate) fn directories() -> Vec<PathBuf> {
     if let Some(directory) = of_the_session() {
         return vec![directory];
@@ -57,7 +58,7 @@ pub(crate) fn of_this_process() -> Result<PathBuf> {
 }
 
 /// Creates a directory with the user's number or, if another user has taken that name, with an
-/// unpredictable one.
+/// unpredictable name.
 fn make_in(temporary: &Path) -> Result<PathBuf> {
     let directory = temporary.join(format!("falaj-{}", geteuid()));
     if make(&directory).is_ok() {

@@ -61,8 +61,8 @@ pub enum ChangeError {
         /// Length of that packet in bytes.
         largest: u32,
     },
-    /// The flow mapping misses an existing flow, names one that does not exist, or makes two flows
-    /// become the same one.
+    /// The flow mapping misses an existing flow, names a flow that does not exist, or makes two
+    /// flows become the same flow.
     NoSuchFlow {
         /// The number of flows after the change; the number before it, if the mapping has another
         /// length.
@@ -70,7 +70,7 @@ pub enum ChangeError {
     },
     /// The pipe does not exist, or it has ended.
     NoSuchPipe,
-    /// A pipe would begin in the place of another one, or leave a gap after the existing ones.
+    /// A pipe would begin in the place of another pipe, or leave a gap after the existing pipes.
     Occupied,
     /// The device would pace the pipe, but the port behind it does not report when it has room.
     Unpaced,
@@ -119,7 +119,7 @@ impl Prepared {
     ///
     /// # Errors
     /// A discipline refuses its new setup, or a flow mapping names a flow that does not exist or
-    /// makes two flows become the same one.
+    /// makes two flows become the same flow.
     pub fn new(changes: &[PipeChange]) -> Result<Prepared, (PipeId, ChangeError)> {
         let build = |change: &PipeChange| {
             let successor =
@@ -159,7 +159,7 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Begins another pipe: after all existing ones, in order, or in the place of one that has
+    /// Begins another pipe: after all existing pipes, in order, or in the place of a pipe that has
     /// ended and holds no packets.
     ///
     /// # Errors

@@ -71,8 +71,8 @@ fn part(e: &Emit, now: Time) -> i128 {
     }
 }
 
-/// Measures the indices of each flow; `None` for one that sent nothing. `sent` lists what one pipe
-/// of this rate sent, in order; flows share the link in proportion to `weights`.
+/// Measures the indices of each flow; `None` for a flow that sent nothing. `sent` lists the packets
+/// that one pipe of this rate sent, in order; flows share the link in proportion to `weights`.
 pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairness>> {
     let before = sent.iter().scan(0, |sum, e| {
         let before = *sum;

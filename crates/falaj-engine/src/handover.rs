@@ -2,7 +2,7 @@
 
 use falaj_sched::queues::queue::FlowId;
 
-/// The fate of an existing flow at a change.
+/// The mapping of an existing flow at a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowMapping {
     /// It becomes this flow.

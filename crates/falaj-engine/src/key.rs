@@ -446,7 +446,7 @@ mod tests {
             if src.is_some() {
                 prop_assert_eq!(key.src, src);
             }
-            // Nor does it read after these IPv6 headers, or after one that it takes for
+            // It also reads nothing after these IPv6 headers, or after a header that it takes for
             // malformed.
             let ends = [header::MOBILITY, header::HIP, header::SHIM6].map(Some);
             if src.is_some() && !ends.contains(&protocol) && other.stop_err.is_none() {

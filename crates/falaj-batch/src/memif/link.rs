@@ -143,7 +143,7 @@ impl Carrier for MemifLink {
     }
 
     fn is_gone(&self) -> bool {
-        // The control channel reports that.
+        // The control channel reports that the peer is gone.
         false
     }
 }

@@ -37,7 +37,7 @@ pub struct Init {
     pub version: u16,
     /// The interface's number.
     pub id: u32,
-    /// The kind of packets: [`ETHERNET`] or another one.
+    /// The kind of packets: [`ETHERNET`] or another kind.
     pub mode: u8,
     /// The secret, which may be required.
     pub secret: [u8; SECRET],

@@ -1,6 +1,6 @@
 //! Tests of memif: two ends in one process, a peer that sends and writes arbitrary data, and a peer
 //! that is absent. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes,
-//! and its parts over nearly correct ones.
+//! and its parts run over nearly correct messages.
 
 use falaj_batch::crossing::Crossing;
 use falaj_batch::memif::channel::Channel;

@@ -22,7 +22,7 @@ struct WatchedTuner {
     destination: Option<String>,
     /// The last reported state: true if the delay is kept, as assumed at first.
     reported_kept: bool,
-    /// Number of consecutive epochs in which the state differed from the reported one.
+    /// Number of consecutive epochs in which the state differed from the reported state.
     other: u32,
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 impl Handler {
     /// From now on each change writes the whole text to this file, and the names of paused adapters
-    /// to a file beside it; `paused` are the present ones.
+    /// to a file beside it; `paused` are the adapters that are paused now.
     pub fn keep_in(&mut self, file: PathBuf, paused: BTreeSet<String>) {
         (self.kept, self.paused) = (Some(file), paused);
     }

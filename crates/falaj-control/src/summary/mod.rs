@@ -157,7 +157,7 @@ struct DirectionSummary {
     name: String,
     rate: Rate,
     delay: Span,
-    /// True if a mask makes several links of it, each with this rate.
+    /// True if a mask makes several links of this direction, each with this rate.
     many: bool,
 }
 

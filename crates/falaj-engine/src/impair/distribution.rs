@@ -40,8 +40,8 @@ impl PartialEq for DelayTable {
 
 /// Steps of probability in built-in tables.
 const STEPS: usize = 4096;
-/// Range of the normal distribution in deviations. It is a little less than 4, as scaling widens
-/// it: no delay is negative if the mean is four times the deviation.
+/// Range of the normal distribution in deviations. It is a little less than 4, because scaling
+/// widens it, so that no delay is negative if the mean is four times the deviation.
 const FAR: f64 = 3.998;
 /// Exponent of the Pareto distribution.
 const EXPONENT: f64 = 3.0;
@@ -59,7 +59,7 @@ impl DelayTable {
 
 impl Distribution {
     /// The points of the distribution, scaled to mean 0 and deviation 1; `None` for the uniform
-    /// one, which needs none.
+    /// distribution, which needs no points.
     pub(crate) fn standard(&self) -> Option<Vec<f64>> {
         Some(match self {
             Distribution::Uniform => return None,

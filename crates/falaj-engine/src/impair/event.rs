@@ -67,14 +67,14 @@ impl Draw {
 
 /// An event that happens to packets with a probability.
 ///
-/// With probability `correlation`, a packet has the same outcome as the one before it, and
-/// otherwise an independent one. So the mean stays the same, and the correlation of neighbors is
-/// the configured one; for packets `k` apart it is its `k`th power.
+/// With probability `correlation`, a packet has the same outcome as the packet before it, and
+/// otherwise an independent outcome. So the mean stays the same. The correlation of neighboring
+/// packets is `correlation`, and the correlation of packets `k` apart is its `k`th power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomEvent {
     /// The probability of the event.
     pub probability: Probability,
-    /// The probability that a packet has the outcome of the one before it.
+    /// The probability that a packet has the outcome of the packet before it.
     pub correlation: Probability,
 }
 

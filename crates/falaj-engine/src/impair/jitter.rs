@@ -14,8 +14,8 @@ pub struct Jitter {
     pub amount: Span,
     /// Distribution of the delays.
     pub distribution: Distribution,
-    /// The probability that a packet's delay is that of the one before it; otherwise it is drawn.
-    /// Mean and deviation do not depend on it.
+    /// The probability that a packet's delay is that of the packet before it; otherwise it is
+    /// drawn. Mean and deviation do not depend on this probability.
     pub correlation: Probability,
     /// True if no packet overtakes another: while packets follow each other closely, the delay
     /// evolves from one to the next, and each delay still has this distribution.

@@ -34,9 +34,9 @@ pub(crate) struct JitterProcess {
 /// A point of the distribution. Probabilities are in 2^64ths.
 #[derive(Debug, PartialEq)]
 struct QuantilePoint {
-    /// Probability of a delay below this one.
+    /// Probability of a delay below the delay `z`.
     below: u64,
-    /// The delay.
+    /// A delay.
     z: i64,
     /// Probability of a draw below this delay.
     drawn_below: u64,
@@ -203,7 +203,7 @@ impl JitterPath {
     }
 
     /// The offset from the mean delay of a packet at `now`. `afresh` has a probability and the
-    /// inverse distribution function, for packets that do not depend on earlier ones.
+    /// inverse distribution function, for packets that do not depend on earlier packets.
     pub(crate) fn at(&mut self, now: Time, afresh: (u64, impl Fn(u64) -> i64), draw: Draw) -> i64 {
         let forgets = self.scaled(self.course.forgets).max(1) as u64;
         let before =

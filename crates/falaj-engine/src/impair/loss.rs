@@ -97,9 +97,9 @@ pub struct FourStates {
     pub p13: Probability,
     /// Probability of a transition from a burst into a gap.
     pub p31: Probability,
-    /// Probability of a transition, within a burst, from a lost packet to one that arrives.
+    /// Probability of a transition, within a burst, from a lost packet to a packet that arrives.
     pub p32: Probability,
-    /// Probability of a transition, within a burst, from a packet that arrives to a lost one.
+    /// Probability of a transition, within a burst, from a packet that arrives to a lost packet.
     pub p23: Probability,
     /// Probability of a single loss in a gap.
     pub p14: Probability,

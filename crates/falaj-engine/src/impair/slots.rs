@@ -20,8 +20,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Returns true if a slot can be full. Then packets wait for the next one, and the link with
-    /// them.
+    /// Returns true if a slot can be full. Then packets wait for the next slot, and the link waits
+    /// with them.
     pub fn can_be_full(&self) -> bool {
         self.packets < u64::MAX || self.bytes < u64::MAX
     }
@@ -49,7 +49,7 @@ impl Impairment for Slots {
     }
 }
 
-/// State of slots, with the fill level of the current one.
+/// State of slots, with the fill level of the current slot.
 ///
 /// Slot `k` lies at `k` times the mean of the shortest and the longest time, and its own draw
 /// delays it by at most half of their difference. So no slot depends on those before it, neighbors

@@ -80,7 +80,7 @@ pub trait ImpairmentState: Send {
     fn on_wire(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// The packet is not lost: determines its fate on the link.
+    /// The packet is not lost: determines when and how it arrives.
     fn on_the_way(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
@@ -93,7 +93,7 @@ pub trait ImpairmentState: Send {
     fn withdraw(&mut self) {}
 }
 
-/// A packet on the link, and its fate so far.
+/// A packet on the link, and the effects of impairments so far.
 #[derive(Debug)]
 pub struct Transit {
     /// Length as the link accounts it.

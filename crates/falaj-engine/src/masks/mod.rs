@@ -8,8 +8,8 @@
 //! | `lookup`, `blocks` | storage of ids and places, which grows in small steps so that no packet waits for all of it |
 //! | [`stats`] | statistics of an id |
 //!
-//! Drivers know flows and pipes by their names in the scenario: outputs of a masked flow or pipe
-//! name the flow and pipe by which the packet entered.
+//! Drivers know only the flows and pipes of the scenario, not those that masks create: outputs of a
+//! masked flow or pipe name the flow and pipe by which the packet entered.
 
 mod blocks;
 mod lookup;

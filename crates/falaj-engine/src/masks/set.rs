@@ -105,8 +105,8 @@ impl IdTable {
         }
     }
 
-    /// The place where a packet of this id would wait behind others; `None`: it would get a place
-    /// of its own.
+    /// The place where a packet of this id would wait behind others; `None`: the id would get a
+    /// place of its own.
     pub(crate) fn find(&self, id: &MaskId) -> Option<u32> {
         let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
@@ -396,7 +396,7 @@ pub struct MaskStats {
     pub mask: String,
     /// Maximum number of ids with a place of their own.
     pub most: u32,
-    /// Number of ids that have one.
+    /// Number of ids that have a place of their own now.
     pub active: u64,
     /// Number of ids created.
     pub made: u64,

@@ -55,8 +55,8 @@ impl SojournStats {
     }
 
     /// Moves a packet that was on the wire when the rate changed from its counted sojourn to
-    /// another one. If the old one was the longest, the longest becomes the end of the last bucket
-    /// in use.
+    /// another sojourn. If the old sojourn was the longest, the longest becomes the end of the last
+    /// bucket in use.
     pub(crate) fn retimed(&mut self, old: Span, new: Span) {
         let place = |bucket| (bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS;
         let was = &mut self.sojourns[place(SojournStats::bucket(old))];

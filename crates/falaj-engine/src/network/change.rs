@@ -39,7 +39,7 @@ pub struct NetworkChange<'a> {
     pub rules: Option<RuleChange>,
 }
 
-/// Rules that replace the current ones.
+/// Rules that replace the current rules.
 pub struct RuleChange {
     rules: RuleSet,
     become_others: Vec<Option<u32>>,
@@ -47,9 +47,9 @@ pub struct RuleChange {
 }
 
 impl RuleChange {
-    /// The new rules, whose links are places in the engine. Each current rule becomes one of these,
-    /// or is removed (`None`). `bypass` is the place for packets that pass no link, if a rule
-    /// allows that: two pipes of [`unlimited`](super::unlimited).
+    /// The new rules, whose links are places in the engine. Each current rule becomes one of the
+    /// new rules, or is removed (`None`). `bypass` is the place for packets that pass no link, if a
+    /// rule allows that: two pipes of [`unlimited`](super::unlimited).
     pub fn new(
         rules: Vec<RouteRule>,
         seed: u64,

@@ -74,7 +74,7 @@ impl WireLog {
         self.packets.push(packet);
     }
 
-    /// Sets new times for the packet that was reported with the old ones.
+    /// Sets new times for the packet that was reported with the old times.
     fn retimed(&mut self, retimed: &Retimed) -> Option<OnWire> {
         let &Retimed { handle, old_end, old_due, end, due, .. } = retimed;
         let packet = self

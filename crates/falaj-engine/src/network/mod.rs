@@ -164,7 +164,7 @@ impl Network {
         }
     }
 
-    /// Returns true if the fate of a packet in this direction depends on its key.
+    /// Returns true if the route of a packet in this direction depends on its key.
     pub fn wants_key(&self, way: usize) -> bool {
         self.rules.is_some()
             || self.places.get(way).is_some_and(|place| place.wants_key)
@@ -182,7 +182,7 @@ impl Network {
         self.engine.drops_early(pipe)
     }
 
-    /// Returns true if there are rules, so that the fate of a packet depends on more than its key.
+    /// Returns true if there are rules, so that the route of a packet depends on more than its key.
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
     }

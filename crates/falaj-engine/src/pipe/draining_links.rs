@@ -54,7 +54,7 @@ impl Draining {
 }
 
 /// Lets `successor` take over from `old`, whose next event is due at `due`. If the links of its
-/// mask differ, it begins beside the old ones. Returns the pipe, when its next event is due, and
+/// mask differ, it begins beside the old links. Returns the pipe, when its next event is due, and
 /// the state that remains to be dropped.
 pub(crate) fn take_over(
     mut successor: PipeLinks,

@@ -263,7 +263,7 @@ pub(crate) struct PipeParts {
 pub(crate) enum PipeKind {
     /// Links built from a spec.
     Links(PipeLinks),
-    /// Links beside the earlier ones that still drain.
+    /// Links beside the earlier links, which still drain.
     Draining(Box<DrainingLinks>),
 }
 

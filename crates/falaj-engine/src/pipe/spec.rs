@@ -132,7 +132,7 @@ impl PipeSpec {
     }
 }
 
-/// Returns true if the discipline, or one below a flow of it, divides time.
+/// Returns true if the discipline, or a discipline below one of its flows, divides time.
 fn by_time(kind: &str, setup: &Setup) -> bool {
     let below = || setup.flows.iter().filter_map(|f| f.inner.as_ref());
     kind == virtual_links::MANIFEST.kind || below().any(|inner| by_time(inner.kind, &inner.setup))

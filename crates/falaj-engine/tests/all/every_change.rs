@@ -97,7 +97,7 @@ fn ours(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) -> Vec<Emit> {
     for step in steps {
         match *step {
             Step::Packet(f, bytes) => {
-                // Once a flow was added, it gets the packets for the last one.
+                // Once a flow was added, it gets the packets for the last flow.
                 let flow = FlowId(if f == sets[0].parts.len() - 1 { last } else { f } as u32);
                 engine.input(PIPE, Unit { flow, handle: 0, bytes }, Time(now), &mut out);
             }
@@ -116,7 +116,8 @@ fn ours(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) -> Vec<Emit> {
     emits(&out)
 }
 
-/// Every packet that leaves is one that the model would send then, and none is left.
+/// Asserts that each packet leaves at an instant at which the model could send it, and that no
+/// packet is left.
 fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
     let sent = ours(sets, specs, steps);
     let mut sent = sent.iter();
@@ -171,7 +172,7 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                     }
                 }
                 // The remaining bytes of the packet on the wire, at the new rate. A fraction of a
-                // nanosecond makes no difference, as later packets take whole ones.
+                // nanosecond makes no difference, as later packets take whole nanoseconds.
                 if let Some((_, end)) = &mut sending {
                     *end = now + (*end - now) * sets[1].byte / sets[0].byte;
                     model.retimed(*end);

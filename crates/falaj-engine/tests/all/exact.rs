@@ -13,8 +13,8 @@ use proptest::prelude::*;
 const PIPE: PipeId = PipeId(0);
 const DELAY: Span = Span::from_micros(123);
 
-/// A packet: time after the one before it, in tenths of the time of a packet of 1000 B; its flow;
-/// its length.
+/// A packet: time after the packet before it, in tenths of the time of a packet of 1000 B; its
+/// flow; its length.
 type Arrival = (u64, u32, u32);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
@@ -79,7 +79,7 @@ proptest! {
         let (mut began, mut bits, mut free) = (Time::ZERO, 0u128, Time::ZERO);
         for (sent, emit) in emits.iter().enumerate() {
             if sent == 0 || emit.start > free {
-                // The link rested: nothing was queued, and the first packet to arrive begins at
+                // The link was idle: nothing was queued, and the first packet to arrive begins at
                 // once.
                 prop_assert_eq!(
                     emit.start,

@@ -96,7 +96,7 @@ fn measured(
     (fairness::measure(spec.setup.rate, weights, sent), known)
 }
 
-/// The largest ratio of a flow's index to its bound; also checks the index in time against it.
+/// The largest ratio of a flow's index to its bound; also checks the time index against the bound.
 fn part_of_bound(spec: &PipeSpec, weights: &[u64], sent: &[Emit]) -> f64 {
     let (indices, known) = measured(spec, weights, sent);
     let (bounds, total) = (known.expect("a bound").bytes, weights.iter().sum::<u64>() as f64);
@@ -168,7 +168,7 @@ fn bounds_are_kept_in_every_mix() {
 
 /// One heavy flow among a number of light ones equal to its weight. A turn of DRR has as many
 /// packets as the flow's weight. Priority leaves the light flows nothing, and first in first out
-/// gives the heavy one no more than a light one. Fair disciplines stay within a few packets.
+/// gives the heavy flow no more than a light flow. Fair disciplines stay within a few packets.
 #[test]
 fn unfairness_of_each_discipline() {
     let of = |kind| worst_bytes(kind, &[(50, 1500, 1), (1, 1500, 50)], 15, 30);
@@ -318,7 +318,7 @@ fn a_burst_that_is_early_makes_the_next_packet_late_but_in_wf2q() {
 }
 
 /// A short search for the worst case: no guaranteed bound is exceeded, and the search finds
-/// something. The same seed finds the same.
+/// something. The same seed gives the same result.
 #[test]
 fn an_adversary_exceeds_no_bound() {
     let never = AtomicBool::new(false);

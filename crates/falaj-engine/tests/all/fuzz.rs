@@ -1,6 +1,6 @@
 //! The scheduler's interface driven by arbitrary bytes: arrivals, polls, changes of all kinds,
 //! queries. [`scheduler`] is a plain function, for any fuzzer; here it runs over repetitive bytes
-//! and over random ones.
+//! and over random bytes.
 
 use super::common::Dice;
 use falaj_engine::message::Unit;

@@ -712,7 +712,7 @@ fn a_decision_depends_on_nothing_but_the_packet() {
     ] {
         assert_eq!(fates(rate, other, gap, 2000), plain, "{rate}");
     }
-    // Packets without room take no number from the others.
+    // Packets without room do not change the numbers of others.
     let few = fates(Rate::from_mbit(1), 0, 100_000, 5);
     assert!(few.iter().filter(|f| f.is_none()).count() > 100);
     for (few, plain) in few.iter().zip(&plain).filter(|(few, _)| few.is_some()) {

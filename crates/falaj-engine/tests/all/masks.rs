@@ -122,7 +122,7 @@ fn parts_are_the_whole() {
     assert!(parts > 600 && ids > 600, "{parts} parts, {ids} ids");
 }
 
-/// No packet is lost or mixed up, and polls change nothing, whatever ids come and go.
+/// No packet is lost or mixed up, and polls change nothing, whatever ids are created and removed.
 #[test]
 fn packets_are_conserved_in_order_and_however_polled() {
     let (mut gone, mut beyond, mut links) = (0, 0, 0);

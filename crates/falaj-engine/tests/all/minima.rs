@@ -171,7 +171,7 @@ fn no_limit_is_exceeded() {
     assert!(packets > 20_000 && nearest > 0.8, "{packets} {nearest}");
 }
 
-/// H-FSC by definition: curves that rise fast first, or straight ones.
+/// H-FSC by definition: curves that rise fast first, or straight curves.
 struct ByCurves {
     real_time: Vec<Option<Copies>>,
     sharing: Vec<Copies>,

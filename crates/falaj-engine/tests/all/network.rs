@@ -258,7 +258,8 @@ fn continuing_packets_reach_the_rules_behind() {
         &[(0, 1), (10, 2), (20, 3), (30, 4), (40, 5)],
         true,
     );
-    // Dropped after the link; led to the second one; or out, as no rule matches any more.
+    // The packets are dropped after the link, led to the second link, or leave because no rule
+    // matches any more.
     assert_eq!(ran.dropped, [(0, DropReason::Rule)]);
     assert_eq!(due(&ran), [(1, 21), (2, 21), (3, 41), (4, 41)]);
     assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [5, 1, 1, 1, 2]);
@@ -310,7 +311,7 @@ fn copies_go_on_and_every_packet_ends_once() {
         (ran.left.len() + ran.copies.len()) as u64,
         counters(4).sent + counters(4).duplicated
     );
-    // Each handle comes out finally once, and its copies before that.
+    // Each handle is returned finally once, after its copies.
     let mut ended = vec![0; packets.len()];
     ran.left
         .iter()
@@ -338,7 +339,7 @@ fn labelled(
     Some(())
 }
 
-/// A mask of the second link uses the packet's key at its entrance into the first one.
+/// A mask of the second link uses the packet's key at its entrance into the first link.
 #[test]
 fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let plain = Impairments::default;

@@ -55,7 +55,7 @@ fn through(links: &[u32]) -> RouteRule {
     RouteRule { to: RuleAction::Links(links.to_vec()), ..RouteRule::all_to(0) }
 }
 
-/// Packets of 1000 B that enter a network, and their fates.
+/// Packets of 1000 B that enter a network, and how they end.
 struct Sent {
     network: Network,
     out: Vec<Output>,

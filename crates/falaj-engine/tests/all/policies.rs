@@ -589,7 +589,8 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     // the one with which the distance of marks begins.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
-    // A connection of one packet, the last but one, goes before a long queue of another.
+    // A connection of one packet, the last packet but one, goes before another connection's long
+    // queue.
     let connection =
         |handle: u32| Label { connection: u64::from(handle == 98), ..Label::default() };
     let out = changed_to("fq_codel", Values::default(), None, connection);
