@@ -1,5 +1,5 @@
-//! Simulates a scenario eight times: the delay of its calls, with an interval. `cargo run -p
-//! falaj-experiment --example replications_of_a_scenario`
+//! Simulates a scenario eight times, and prints the mean delay of its calls with a confidence
+//! interval. `cargo run -p falaj-experiment --example replications_of_a_scenario`
 
 use falaj_engine::PipeId;
 use falaj_experiment::replications::Replications;

@@ -42,9 +42,9 @@ impl BareWay {
 
 /// Loops in both directions between the two ends of a sandbox, which have no other connection.
 pub struct Bare {
-    /// The loop towards the far end, and the loop towards the near end.
+    /// The loop towards the far end and the loop towards the near end.
     pub ways: [BareWay; 2],
-    /// Readable if there are units to forward.
+    /// The descriptors that are readable if there are units to forward.
     readable: [Arc<dyn AsFd>; 2],
 }
 

@@ -60,7 +60,7 @@ pub struct Measuring {
 pub struct Measurement {
     /// The scenario.
     pub scenario: Scenario,
-    /// Its text, for a capture.
+    /// The text of the scenario's file, for a capture.
     text: String,
 }
 
@@ -340,11 +340,11 @@ fn this_program() -> Result<std::path::PathBuf> {
 
 /// One side of the traffic with its files.
 pub struct Piped {
-    /// The side.
+    /// The side itself.
     pub side: sandbox::SandboxSide,
-    /// The file that its plan is written to.
+    /// The file that the side's plan is written to.
     pub plan: File,
-    /// The file with its report.
+    /// The file with the side's report.
     pub report: File,
 }
 

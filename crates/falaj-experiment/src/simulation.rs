@@ -1,4 +1,5 @@
-//! Simulations by options of the command line: replications, warm-up, and required intervals.
+//! Simulations that are set up by command-line options: replications, warm-up, and required
+//! intervals.
 
 use anyhow::{Result, bail};
 use falaj_scenario::keys::SEED_MAX;
@@ -305,7 +306,7 @@ impl Simulation {
         );
     }
 
-    /// The remarks as JSON: of the warm-up, and of the intervals.
+    /// The remarks as JSON: those on the warm-up, and those on the intervals.
     pub fn json(&self, scenario: &Scenario) -> (Json, Json) {
         let (how, late, unknown) = match &self.warmed.how {
             WarmUpMethod::Asked => ("asked", &[][..], &[][..]),

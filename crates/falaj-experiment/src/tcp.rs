@@ -119,13 +119,13 @@ pub fn end(args: &EndArgs) -> Result<ExitCode> {
 /// The report of an end.
 #[derive(Default, Serialize, Deserialize)]
 struct StreamEnd {
-    /// Bytes that it has written or read.
+    /// Bytes that this end has written or read.
     bytes: u64,
-    /// Time from its first byte to its last, in nanoseconds.
+    /// Time from this end's first byte to its last, in nanoseconds.
     nanos: u64,
-    /// CPU time that it has used, in nanoseconds.
+    /// CPU time that this end has used, in nanoseconds.
     cpu: u64,
-    /// Segments that its namespace has retransmitted.
+    /// Segments that this end's namespace has retransmitted.
     retransmitted: u64,
     /// The sender's congestion control.
     congestion: String,

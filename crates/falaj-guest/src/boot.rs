@@ -24,10 +24,12 @@ const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shim.so"));
 /// The virtual time that computing takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CpuTime {
-    /// None: time passes only while everything waits. Results are exact and the same in each run.
+    /// None: virtual time passes only while everything waits. Results are exact and the same in
+    /// each run.
     #[default]
     Free,
-    /// The time that it takes on the host. Only waiting is skipped, and no two runs are equal.
+    /// The time that computing takes on the host. Only waiting is skipped, and no two runs are
+    /// equal.
     Counted,
 }
 
@@ -56,15 +58,15 @@ impl FromStr for CpuTime {
 /// Configuration of a guest.
 #[derive(Clone, Debug)]
 pub struct GuestConfig {
-    /// The kernel that it boots.
+    /// The kernel that the guest boots.
     pub kernel: Kernel,
     /// The virtual time that computing takes.
     pub cpu: CpuTime,
-    /// The start of its clock.
+    /// The start of the guest's clock.
     pub epoch: Epoch,
-    /// Its memory, in bytes.
+    /// Memory of the guest, in bytes.
     pub memory: u64,
-    /// Seed of all its random numbers.
+    /// Seed of all random numbers in the guest.
     pub seed: u64,
     /// The guest is ended if no virtual time passes within this real time.
     pub stuck: std::time::Duration,
@@ -129,12 +131,12 @@ pub(crate) fn start(config: &GuestConfig, spool: &Spool, line: &OwnedFd) -> Resu
 
 /// The error of a guest that ended without an exit, from the log of its kernel.
 pub(crate) fn why_it_died(spool: &Spool) -> Error {
-    /// Number of lines that are shown.
+    /// Number of lines of the log that are shown.
     const SHOWN: usize = 12;
     let log = std::fs::read(spool.file(names::LOG)).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let told = |line: &&str| {
-        // Messages about consoles that are not used.
+        // Leaves out messages about consoles that are not used.
         !line.starts_with("Using a channel type")
             && !line.starts_with("setup_one_line failed")
             && !line.starts_with("epollctl add err")

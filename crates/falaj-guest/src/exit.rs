@@ -42,7 +42,7 @@ pub(crate) fn to_text(exit: Exit, lasted: Duration) -> String {
     format!("{word} {number} {}\n", lasted.as_nanos())
 }
 
-/// Parses such a text; `None` if it is another text, or incomplete.
+/// Parses a text of `to_text`; `None` if it is another text, or incomplete.
 pub(crate) fn from_text(text: &str) -> Option<(Exit, Duration)> {
     let mut words = text.strip_suffix('\n')?.split(' ');
     let (word, number, lasted) = (words.next()?, words.next()?, words.next()?);

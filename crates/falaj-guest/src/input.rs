@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// Standard input.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// The stream of the guest that it becomes.
+    /// The kind of stream by which the guest gets this input.
     pub(crate) stream: Stream,
     /// For input that is passed on piece by piece: the part that was already read.
     pub(crate) begun: Vec<u8>,

@@ -16,7 +16,7 @@ pub(crate) enum Message {
     Signal(u8),
     /// New size of the terminal.
     Window(WindowSize),
-    /// Asks if the guest's init is alive; init answers with a heartbeat.
+    /// Asks if the guest's init is alive; init answers with a beat.
     Ping,
 }
 

@@ -66,7 +66,7 @@ impl Watchdog {
         self.unanswered = None;
     }
 
-    /// Evaluates the last beat at `now`, after this number of messages.
+    /// Evaluates the last beat at `now`, when `sent` messages have been sent to the guest.
     pub(crate) fn look(&mut self, now: Instant, beat: Beat, sent: u64) -> Option<Alarm> {
         if let Some((signal, number, since)) = &mut self.awaited {
             let since = *since.get_or_insert(now);

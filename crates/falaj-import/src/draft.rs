@@ -1,4 +1,4 @@
-//! A scenario in the making: tables of keys, in order.
+//! A scenario while it is being made: tables of keys, in order.
 
 use std::fmt;
 use std::ops::Range;

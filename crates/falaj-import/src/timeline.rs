@@ -106,7 +106,7 @@ fn pause(words: &[Word]) -> Result<Option<u64>, Problem> {
 }
 
 impl Timeline {
-    /// Lets time pass. It does not count before there is a link.
+    /// Lets time pass. Time before the first link does not count.
     fn pass(&mut self, nanos: u64) {
         if !self.stages.is_empty() {
             self.now = self.now.saturating_add(nanos);

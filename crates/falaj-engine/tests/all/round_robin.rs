@@ -1,4 +1,5 @@
-//! The round robins: every sequence of a few steps against naive models. One byte takes 8 ns.
+//! The round robins, compared with naive models over every sequence of a few steps. One byte takes
+//! 8 ns.
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::message::Unit;
@@ -79,8 +80,8 @@ fn form(form: &'static str) -> Values {
 
 // --- Bounds that hold under a condition.
 
-/// Removes the packets of flow 0 that break its contract: at most `r T` bytes in any window `(t -
-/// T, t]`, with its rate `r` and its window `T`.
+/// Removes the packets of flow 0 that break its contract: at most `r T` bytes in any window of
+/// length `T`, `(t - T, t]`, where `r` is the contract's rate.
 fn keep_contract(spec: &PipeSpec, arrivals: &mut Vec<Arrival>) {
     let values = &spec.setup.flows[0].values;
     let (Some(rate), Some(window)) = (values.rate("rate"), values.span("window")) else { return };
@@ -159,7 +160,7 @@ fn bounds_under_a_condition_hold_where_it_does() {
     );
 }
 
-// --- Every sequence of a few steps, beside a plain model.
+// --- Every sequence of a few steps, compared with a plain model.
 
 /// A discipline as its paper defines it, written with plain lists and loops.
 trait Model {

@@ -143,7 +143,7 @@ fn the_first_rule_is_found_as_one_by_one() {
     let mut found = 0;
     for seed in 0..300 {
         let mut dice = Dice::new(seed);
-        // From three rules to many: the more rules, the more rules have the same fields.
+        // From few rules to many, so that few or many rules have conditions on the same fields.
         let many = [3, 12, 60, 400][seed as usize % 4];
         let rules: Rules = (0..many)
             .map(|_| {

@@ -554,7 +554,7 @@ fn tags_do_not_drift() {
     }
 }
 
-/// The order of packets is the same more than a year after the start of the machine.
+/// The order of packets is the same when the clock has run for more than a year.
 #[test]
 fn order_does_not_depend_on_when() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq"] {

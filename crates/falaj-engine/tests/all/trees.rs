@@ -53,7 +53,7 @@ fn leaves_share_what_their_flow_is_guaranteed() {
         let leaves: Vec<FlowSetup> = (0..dice.from(2, 4)).map(|_| leaf(&mut dice)).collect();
         let quanta: Vec<u64> = leaves.iter().map(|f| f.values.bytes("quantum").unwrap()).collect();
         below(&mut spec, 0, "drr", leaves);
-        // Every leaf of the first link is always backlogged, the other links have bursts.
+        // Every leaf of the first virtual link is always backlogged; the other links have bursts.
         let n = quanta.len() as u32;
         let mut arrivals = bursts(&mut dice, &spec, 60_000);
         arrivals.retain(|a| a.flow.0 >= n);

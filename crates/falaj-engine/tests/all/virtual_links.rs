@@ -1,4 +1,4 @@
-//! Virtual links against a naive model.
+//! Virtual links, compared with a naive model.
 
 use crate::common::model::{self, Departure, Variant};
 use crate::common::{Arrival, Dice, bursts, emits, run, virtual_links};

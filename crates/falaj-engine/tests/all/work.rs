@@ -9,7 +9,7 @@ use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry::ENTRIES;
 use falaj_sched::units::time::Time;
 
-/// Random pipes of each kind.
+/// Number of random pipes that are compared for each scheduler.
 const SEEDS: u64 = 150;
 
 /// The intervals in which the link is busy without a pause.

@@ -22,7 +22,7 @@ pub(super) struct Cake {
 /// The size of packets on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Framing {
-    /// True if bytes count from the IP header on, and not from that of Ethernet.
+    /// True if bytes count from the IP header on, and not from the Ethernet header on.
     pub(super) ip: bool,
     pub(super) overhead: i64,
     /// The cells that carry packets, by the name in a scenario: `atm` or `ptm`.

@@ -13,13 +13,13 @@ use falaj_scenario::Problem;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
-/// One direction of a link in the making.
+/// One direction of a link while it is being made.
 pub(super) struct Direction<'a> {
     pub(super) of: &'a Device,
     pub(super) header: String,
     pub(super) table: Table,
     pub(super) flows: Vec<Table>,
-    /// Links that the packets of some classes pass before this one.
+    /// Links that the packets of some classes pass before this link.
     pub(super) before: Vec<Table>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,

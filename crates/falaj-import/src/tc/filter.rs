@@ -430,7 +430,7 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     Ok(starts.into_iter().map(range).collect::<Vec<_>>().join(","))
 }
 
-/// Largest number of free bits in a mask of ports, without the lowest free ones.
+/// Largest number of free bits in a mask of ports, not counting the lowest run of free bits.
 const MOST_FREE: usize = 6;
 
 /// The match for a protocol number. ICMP of the other IP version is matched by its number.

@@ -22,7 +22,7 @@ struct ClassPlace<'p> {
 }
 
 impl Direction<'_> {
-    /// Converts the classes of the discipline that becomes the link's.
+    /// Converts the classes of the discipline that becomes the link's scheduler.
     pub(super) fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         let mut tree = Tree::of(node, self.of, true)?;
         self.no_costs_below(&tree, false)?;
@@ -69,7 +69,8 @@ impl Direction<'_> {
     }
 
     /// Adds flows for the classes below a class, in the order in which filters are tried; the
-    /// default class comes last. Within a flow, the last one takes all remaining packets.
+    /// default class comes last. If these flows are parts of another flow, the last part takes all
+    /// remaining packets.
     fn level(&mut self, tree: &Tree, parent: u16, place: &ClassPlace<'_>) -> Result<(), Problem> {
         let bands = tree.below(parent);
         for (n, band) in bands.iter().enumerate() {

@@ -127,7 +127,7 @@ enum Comes {
 }
 
 impl<'a> Ways<'a> {
-    /// All packets come to the link.
+    /// The paths if all packets come to the link.
     fn of_all() -> Ways<'a> {
         let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
         Ways {
@@ -139,7 +139,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The packets that filters redirect come to the link.
+    /// The paths if the packets that filters redirect come to the link, and others do not.
     fn incoming(device: &'a Device) -> Ways<'a> {
         let filters = sorted(&device.incoming);
         if filters.is_empty() {
@@ -171,7 +171,7 @@ impl<'a> Ways<'a> {
         self.needs_rules().is_none()
     }
 
-    /// A place in the script that needs rules beside the link.
+    /// Place of a command that needs rules in addition to the link; `None` if no command does.
     fn needs_rules(&self) -> Option<Range<usize>> {
         let through = self.classes.iter().find(|way| way.through.is_some());
         let partly = self.segments.iter().any(|(_, comes)| *comes != Comes::ToLink);

@@ -18,7 +18,7 @@ use falaj_scenario::Problem;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Qdisc {
     Netem(Netem),
-    /// `limit` in bytes.
+    /// A token bucket filter; `limit` is in bytes.
     Tbf {
         rate: u64,
         burst: u64,

@@ -62,7 +62,7 @@ pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The effect of leaving out that packets count as this number of bytes or more.
+/// The effect of leaving out the least number of bytes that a packet counts as; `None` for zero.
 pub(super) fn smaller(least: u64) -> Option<String> {
     let why = "B with their overhead cost less here";
     (least > 0).then(|| format!("packets that cost less than {least} {why}"))

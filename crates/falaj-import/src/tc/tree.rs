@@ -20,7 +20,7 @@ pub(super) struct Band {
     pub(super) minor: u16,
     /// The class above this one; 0: the discipline.
     parent: u16,
-    /// The keys of the discipline for the flow.
+    /// The keys of the flow for the discipline.
     pub(super) own: Keys,
     pub(super) at: Range<usize>,
 }
@@ -583,7 +583,7 @@ impl Tree {
         self.rest.is_some_and(|rest| self.is_below(rest, minor))
     }
 
-    /// The matches of the packets that go to this class, or to one below it.
+    /// The matches of the packets that go to this class, or to a class below it.
     pub(super) fn rules(&self, minor: u16) -> Vec<String> {
         self.order
             .iter()

@@ -1,5 +1,5 @@
 //! Every error and warning about a script of `tc` or `ipfw`, or of `netconfig`, is in some test.
-//! Those that no other test has are here.
+//! This file has the messages that no other test has.
 
 #[path = "../../../falaj-scenario/tests/all/every_message/scan.rs"]
 mod scan;

@@ -55,7 +55,7 @@ fn whatever_they_are_given() {
     harness::run(&TARGETS);
 }
 
-/// The texts that fuzzers begin with, and those that they found.
+/// The texts that fuzzers begin with, and the texts that fuzzers have found.
 #[test]
 fn texts_that_fuzzers_begin_with() {
     harness::run_corpus(&TARGETS);

@@ -1367,7 +1367,7 @@ fn fq_and_cake_become_disciplines() {
             scheduler = { kind = "fq", flow-max-rate = "2mbit", quantum = "3028B" }
         "##]],
     );
-    // As `tc qdisc show` prints them.
+    // The same disciplines as `tc qdisc show` prints them.
     becomes(
         "qdisc cake 8001: dev a root refcnt 2 bandwidth 10Mbit diffserv3 triple-isolate nonat \
          nowash no-ack-filter split-gso rtt 100ms raw overhead 0\n\

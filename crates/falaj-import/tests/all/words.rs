@@ -85,7 +85,8 @@ const IPFW: &[&str] = &[
      pass in log proto udp from any to any port { 53 54 } dnpipe (1, 2)",
 ];
 
-/// Words that repeat a default in the presence of other words, or that name a place a second time.
+/// Words that may be left out, each with the reason: they repeat a default in the presence of other
+/// words, or name a place a second time.
 const IDLE: &[(&str, &str)] = &[
     ("add 200", "it has this number by itself"),
     ("200", "it has this number by itself"),

@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A single stream of packets.
 pub(super) const ONE: &[f64] = &[1.0];
-/// Size of a ring in bytes, each way.
+/// Size of a ring in bytes, for each direction.
 pub(super) const RING: usize = 1 << 18;
 
 /// The way in which packets cross.
@@ -85,7 +85,7 @@ pub(super) struct CrossingResult {
     /// The policy at the end, and the number of changes that a tuner made.
     pub(super) last: BatchPolicy,
     pub(super) changes: u64,
-    /// True if the tuner's model says that the delay is kept.
+    /// True if the tuner's model predicts that the delay is kept.
     pub(super) kept: bool,
 }
 
@@ -338,7 +338,8 @@ fn piece(
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));
         sent += 1;
         stream.next = stream.source.next();
-        // Only after a packet, as the other process writes the memory that is read here.
+        // Read only after a packet and not in each iteration, because the other process writes
+        // this memory.
         if sender.tuned
             && let Some(crossed) = sender.endpoint.crossed()
         {

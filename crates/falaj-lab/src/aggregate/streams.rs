@@ -23,7 +23,7 @@ pub(crate) struct Streams {
     pub(crate) cost: CrossingCost,
 }
 
-/// The results.
+/// The results of a measurement.
 pub(crate) struct MeasuredStreams {
     /// Mean delays of the streams, in seconds.
     pub(crate) delays: Vec<f64>,

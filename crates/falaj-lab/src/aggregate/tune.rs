@@ -81,8 +81,8 @@ struct TuningFigures {
     packets: u32,
     timeout: u64,
     when_idle: bool,
-    /// The required measure of the delay, in nanoseconds; for a mean, the median over pieces of 20
-    /// ms.
+    /// The required measure of the delay, in nanoseconds; for a mean, the median over pieces of
+    /// 20 ms.
     delay: f64,
     /// The mean over all packets, in nanoseconds.
     mean: f64,

@@ -70,7 +70,7 @@ struct WorstLink {
     links: u64,
     scenario: String,
     witness: Witness,
-    /// The bound on the delay of the witness's flow, and its formula.
+    /// The bound on the delay of the flow that the worst arrivals delay most, and its formula.
     bound: (Span, String),
 }
 

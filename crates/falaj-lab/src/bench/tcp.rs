@@ -158,8 +158,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// The ratio of a path's median goodput to a reference. The reference of a path with a rate is
-/// TCP's maximum at that rate. Without a rate it is the kernel bridge, or bare veth if there is no
-/// bridge. The reference of the bridge is bare veth, which has none itself.
+/// TCP's maximum at that rate. The reference of a path without a rate is the kernel bridge, or bare
+/// veth if there is no bridge. The reference of the bridge is bare veth; bare veth has no
+/// reference.
 fn ratio(of: &PathStreams, all: &[PathStreams]) -> Option<f64> {
     let goodput = |s: &PathStreams| s.median(|s| s.gbit_per_s);
     let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);

@@ -104,11 +104,11 @@ impl Allowed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RowVerdict {
-    /// Falaj's value is within the tolerance of the published one.
+    /// The value of falaj is within the tolerance of the published one.
     Reproduced,
     /// A bound or guarantee of falaj holds. Nothing is compared with a published value.
     BoundKept,
-    /// Falaj's value is not within the tolerance, or a bound does not hold.
+    /// The value of falaj is not within the tolerance, or a bound does not hold.
     Differs,
     /// Nothing is compared, for the reason stated.
     NotJudged,
@@ -147,7 +147,7 @@ pub(super) struct JudgedRow {
     /// The printed value; 1 for a true statement in words, `None` for words with a range chosen by
     /// us.
     pub(super) published: Option<f64>,
-    /// Falaj's value; `None` if there is none.
+    /// The value of falaj; `None` if there is none.
     pub(super) ours: Option<f64>,
     /// The smallest and the largest value of falaj that agrees with the paper; `None` without a
     /// limit.

@@ -342,8 +342,8 @@ impl Adapters {
         Ok(Adapters { shared: Rc::default(), epoll: Rc::new(epoll) })
     }
 
-    /// Adds an adapter. The address, if there is one, is that with which its interface was created;
-    /// no other adapter may use it.
+    /// Adds an adapter. `mac`, if given, is the address with which the adapter's interface was
+    /// created; no other adapter may use it.
     ///
     /// # Errors
     /// The kernel cannot poll its port, or there are 64 thousand others.
@@ -482,7 +482,7 @@ impl Adapters {
         }
     }
 
-    /// Names and counters of the existing adapters.
+    /// Names and counters of the adapters that exist.
     pub fn counts(&self) -> Vec<(String, AdapterCounts)> {
         let shared = self.shared.borrow();
         let of = |(n, adapter): (usize, &Option<LiveAdapter>)| {

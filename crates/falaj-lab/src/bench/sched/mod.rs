@@ -345,8 +345,8 @@ pub(crate) struct Costs {
 pub(crate) struct DisciplineCost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
-    /// Minima in nanoseconds, in the order of the disciplines; `None` for one that refuses such
-    /// flows.
+    /// Minima in nanoseconds, in the order of the disciplines; `None` for a discipline that refuses
+    /// such flows.
     pub(crate) nanos: Vec<Option<f64>>,
 }
 

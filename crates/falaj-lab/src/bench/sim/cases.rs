@@ -44,8 +44,8 @@ const fn paper(
     SimulationCase { name, scheduler, flow, size: ("500B", 500), links: 1, flows: FEW }
 }
 
-/// The paper's link, 1 Gbit/s with packets of 500 B from Poisson sources and queues of 20; many
-/// flows with many sizes; links in a row.
+/// The paper's link, 1 Gbit/s with packets of 500 B from Poisson sources and queues of 20 packets;
+/// many flows with many sizes; links in a row.
 pub(super) const CASES: &[SimulationCase] = &[
     paper("fifo", "kind = \"fifo\"", nothing),
     paper("drr", "kind = \"drr\"", nothing),

@@ -1,6 +1,6 @@
 //! `falaj bench sim`: packets simulated per second, through engine and registry, with counters and
-//! delay histogram on; the effect of more cores; and the time to reach a confidence interval of 1
-//! %.
+//! delay histogram on; the effect of more cores; and the time until the confidence interval is
+//! narrower than 1 %.
 
 mod cases;
 mod instructions;

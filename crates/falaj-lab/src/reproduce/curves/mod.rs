@@ -53,7 +53,7 @@ pub(super) struct PaperFigure {
     pub(super) curves: Vec<FigureCurve>,
     pub(super) published: Published,
     pub(super) notes: Vec<String>,
-    /// Falaj's values, each with the statement of the paper that it is compared with.
+    /// The values of falaj, each with the statement of the paper that it is compared with.
     pub(super) found: Vec<(&'static str, f64)>,
     /// Cells of a table, or other values that the figure itself compares.
     #[serde(skip)]

@@ -3,8 +3,8 @@
 //! fixed seeds.
 //!
 //! Table I has the packet-wise server, Table II the same server with the tail skipped. Tables III
-//! and IV are the differences of I and II from the phase-wise server of an earlier paper. The own
-//! table of the phase-wise server is therefore I - III, and also II - IV.
+//! and IV are the differences of I and II from the phase-wise server of an earlier paper. The
+//! results of the phase-wise server itself are therefore I - III, and also II - IV.
 
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
@@ -157,7 +157,7 @@ fn cells_of(
             row: JudgedRow::judge(statement, allowed, ours, None),
         });
     };
-    // Without a bound, the comparison with NaN fails.
+    // If there is no bound, the comparison with NaN fails.
     let bound = |ours: &Ours| ours.bound.unwrap_or(f64::NAN);
 
     for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {

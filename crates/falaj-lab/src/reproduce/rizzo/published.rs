@@ -8,7 +8,7 @@ pub(super) const SEGMENT: f64 = 1_500.0;
 /// Numbers of equal flows.
 pub(super) const FLOWS: [u32; 12] = [1, 2, 4, 8, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 32_768];
 
-/// Nanoseconds per packet, when nearly empty, and when filled and drained.
+/// Published nanoseconds per packet, when nearly empty, and when filled and drained.
 pub(super) struct PublishedCost {
     pub(super) name: &'static str,
     pub(super) empty: [Option<f64>; 12],
@@ -25,8 +25,8 @@ const fn all(of: [f64; 12]) -> [Option<f64>; 12] {
     out
 }
 
-/// Values without one for the largest number of flows: there dummynet's WF2Q+ spends most of its
-/// time on growing an array by sixteen entries at a time.
+/// Values for each number of flows except the largest: with that number, dummynet's WF2Q+ spends
+/// most of its time on growing an array by sixteen entries at a time.
 const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     let mut out = [None; 12];
     let mut n = 0;
@@ -71,8 +71,8 @@ pub(super) const COSTS: [PublishedCost; 6] = [
 ];
 
 /// The talk's own costs, on a desktop of 2010, as (flows, nanoseconds per packet): none, DRR and
-/// QFQ. The costs are constant up to this number of flows. DRR costs 55 ns more than none, and QFQ
-/// 110 ns more.
+/// QFQ. The costs are constant up to this number of flows. DRR costs 55 ns more than `none`, and
+/// QFQ 110 ns more.
 pub(super) const TALK: [(f64, f64); 3] = [(256.0, 60.0), (256.0, 115.0), (256.0, 170.0)];
 
 /// Nanoseconds per packet by mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+,

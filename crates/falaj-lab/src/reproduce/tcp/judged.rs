@@ -11,7 +11,7 @@ const GOODPUT: f64 = 0.05;
 /// Mean and 99th percentile of the delay agree within this fraction.
 const DELAY: f64 = 0.10;
 
-/// Student's t for the degrees of freedom of 3 and 8 runs, at 95 %.
+/// Student's t for 9 degrees of freedom (3 and 8 runs), at 95 %.
 const T_975_OF_9: f64 = 2.262;
 
 /// A judged cell.

@@ -119,8 +119,7 @@ mod tests {
         assert_eq!(Measured::of_delays(&meter, Some(&meter)).mean, 0.0);
     }
 
-    /// Rates of 2 and 3 are fair enough, rates of 1 and 2 are not: Jain's index is 25 / 26 and 9 /
-    /// 10.
+    /// Rates of 2 and 3 are fair enough, rates of 1 and 2 are not: Jain's index is 25/26 and 9/10.
     #[test]
     fn two_converge_once_they_stay_fair() {
         let of = |parts: &[[u64; 2]]| {

@@ -154,7 +154,7 @@ fn page(kernel: &Kernel, rows: &[Row], took: Duration) -> String {
     let styled = |row: &Row| {
         let of_cell = row.rows();
         let class = |n: usize| match n {
-            // Falaj's goodput, mean delay and 99th percentile of the delay.
+            // Goodput, mean delay and 99th percentile of the delay, as falaj simulates them.
             8 | 10 | 12 => of_cell.get((n - 8) / 2).map_or("", JudgedRow::class),
             0 | 6 => "words",
             _ => "",

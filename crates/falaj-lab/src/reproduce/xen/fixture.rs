@@ -1,4 +1,5 @@
-//! Experiments, simulated and on real packets; each is run once for all figures that need it.
+//! Experiments, simulated and on real packets; each experiment is run once for all figures that
+//! need it.
 
 use super::super::disk::{DiskLoad, Done};
 use super::testbed::{Divider, PACKET, PAYLOAD, Testbed, VMS};

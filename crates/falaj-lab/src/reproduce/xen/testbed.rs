@@ -1,5 +1,5 @@
-//! The paper's testbed as a scenario: two virtual machines, each with an adapter, on a link of 100
-//! Mbit/s to an external host.
+//! The paper's testbed as a scenario: two virtual machines, each with an adapter, on a link of
+//! 100 Mbit/s to an external host.
 
 use anyhow::Result;
 use falaj_scenario::Scenario;

@@ -1,10 +1,10 @@
 //! Figures 4.4 and 4.5: delays by the clocks of two workstations. They were measured before the
 //! thesis used one pulse for both clocks.
 //!
-//! Five runs follow each other. In each run the rate of the best-effort (BE) flows grows, with 100
-//! s at each rate. The clock of each sender has a rate of its own, so a measured value is the delay
-//! plus an offset that grows or shrinks with time. A shrinking offset is zero at the end of the
-//! last run.
+//! Five runs follow each other. In each run the rate of the best-effort (BE) flows grows, with
+//! 100 s at each rate. The clock of each sender has a rate of its own, so a measured value is the
+//! delay plus an offset that grows or shrinks with time. A shrinking offset is zero at the end of
+//! the last run.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::figures::{BE_RATE, DELAY, Lab, USED, at_load, be, holds, lc};

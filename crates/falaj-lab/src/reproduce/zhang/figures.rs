@@ -60,8 +60,8 @@ impl Lab {
     }
 }
 
-/// Experiments with packets, by the rate of the BE flows in packets per second. A BE flow's quantum
-/// has the same proportion to its load as LC's quantum.
+/// Experiments without video, by the rate of the BE flows in packets per second. A BE flow's
+/// quantum has the same proportion to its load as LC's quantum.
 fn loaded(server: TestbedServer, capacity: u32) -> impl Iterator<Item = (u32, Testbed)> {
     LOADS.into_iter().map(move |be| (be, at_load(server, capacity, be)))
 }
