@@ -1406,7 +1406,7 @@ fn four_questions_lead_to_a_discipline() {
         ran.json()["choice"]["kind"].as_str().expect("a text").to_owned()
     };
     assert_ne!(kind("cost"), kind("even"));
-    // Ordinary words stand for a purpose.
+    // Ordinary words such as `voice` select a purpose.
     let chosen = |purpose: &str| falaj(&["choose", "--for", purpose]).out;
     assert!(chosen("voice") == chosen("delay") && chosen("web") == chosen("connections"));
     // Without a terminal, no questions are asked.

@@ -24,7 +24,7 @@ pub(crate) fn naughty(name: &str, fault: &str) {
     library(name, source, &[&format!("-DFAULT={fault}")]);
 }
 
-/// Builds the example in C.
+/// Builds the example discipline in C, deficit round robin.
 pub(crate) fn drr(name: &str) {
     library(name, Path::new("examples/plugins/c/drr.c"), &[]);
 }

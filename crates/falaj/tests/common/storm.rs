@@ -82,7 +82,7 @@ pub(crate) trait Way {
     /// Length of the longest good frame, in bytes.
     const LONGEST: usize = 1514;
 
-    /// Returns true if a good frame could be sent; room may be short for a moment.
+    /// Returns true if a good frame could be sent; a buffer may be full for a moment.
     fn good(&mut self, frame: &[u8]) -> bool;
 
     /// Returns true if a bad frame could be sent; `header` says whether a virtio-net header
@@ -241,7 +241,8 @@ fn number(frame: &[u8], way: u8) -> Option<u64> {
     (good == frame).then_some(number)
 }
 
-/// Sends a frame, and retries while room is short. Returns true if it was sent whole.
+/// Sends a frame, and retries while the kernel has no buffer space. Returns true if it was sent
+/// whole.
 fn sent(socket: &impl AsFd, frame: &[u8]) -> bool {
     (0..1000).any(|_| match send(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
         Ok(length) => length == frame.len(),

@@ -94,7 +94,8 @@ fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
     datagrams.send_to(&datagram[..length], from).expect("a way back");
 }
 
-/// Performs both transfers, and sends a datagram there and back, from the client side.
+/// Makes the transfers from the client side: a stream in each direction, and a datagram there and
+/// back.
 fn ask(to: SocketAddr) -> String {
     let mut stream =
         TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("the link carries TCP");

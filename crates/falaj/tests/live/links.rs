@@ -543,7 +543,7 @@ fn capture(users: &Users) {
         assert_eq!((&json["same_decisions"], number(&json["unmatched"])), (&Value::Null, 0.0));
 
         // A truncated capture, as after a full disk: the existing part is replayed. Blocks have
-        // lengths of whole words of four bytes, so the cut is within one.
+        // lengths of whole words of four bytes, so the cut is within a word.
         let cut = (bytes.len() / 2) | 1;
         std::fs::write(crate::common::directory().join(&altered), &bytes[..cut]).unwrap();
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
@@ -786,7 +786,7 @@ fn echo_server(at: &str) -> u16 {
 
 fn host_ports(users: &Users) {
     let me = me();
-    // Servers that listen at one of the two loopback addresses are reached at both.
+    // Servers that listen at one of the two loopback addresses are reached at both addresses.
     for server in ["127.0.0.1", "::1"] {
         let port = echo_server(server);
         let ports = [port.to_string(), format!("{port}:80")];
@@ -1375,7 +1375,8 @@ fn ruled(_: &Users) {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let json = ran.json();
         assert_eq!(json["over"], over);
-        // 125 packets of each source; two sources begin in the first link upwards.
+        // Each source sends 125 packets. Two sources start with the first link, in the up
+        // direction.
         let up = flow(&json["flows"], "first.all up");
         let sent = number(&up["sent"]);
         assert!((200.0..=250.0).contains(&sent) && number(&up["received"]) >= 0.9 * sent, "{json}");
@@ -1455,7 +1456,7 @@ fn section_ii_b(_: &Users) {
     });
     let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
     assert_eq!(outcomes.len(), 24, "four loads, three servers, paced by falaj and by the device");
-    // Idle, three loads, missing packets, and a flooded device.
+    // The rows are: idle, three loads, missing packets, and a flooded device.
     let rows = json["rows"].as_array().expect("rows");
     assert_eq!((rows.len(), &json["summary"]["unexplained"]), (6, &0.into()), "{json}");
     for o in outcomes {
@@ -2456,7 +2457,7 @@ fn tapless(_: &Users) {
         assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
-    // Links run there, but features that need the device do not.
+    // Links run without TAP devices, but features that need these devices do not.
     let words = ["doctor", "--no-measuring", "--json"];
     let ran: Ran = without(NO_TAP, &words).output().unwrap().into();
     assert_eq!(ran.status, Some(0), "{ran:?}");

@@ -260,7 +260,7 @@ impl Compared {
         Compared { ran, capture }
     }
 
-    /// Returns true if both are the same but for the real time that they took.
+    /// Returns true if both are the same, except for the real time that they took.
     fn same(&self, other: &Compared) -> bool {
         self.ran.out == other.ran.out && self.capture == other.capture
     }

@@ -106,7 +106,7 @@ fn same_packets() {
 
 fn refused() {
     let cases = [
-        // The kernel's value is a power of two.
+        // The kernel refuses this `divisor`: it must be a power of two.
         case(
             "none",
             "handle 1: tbf rate 10mbit burst 3028 limit 20kb\n\

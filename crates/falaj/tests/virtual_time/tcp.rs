@@ -17,7 +17,7 @@ fn simulation_is_the_kernel() {
     let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     let cells = told["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2, "{told:#}");
-    // Goodput, mean and 99th percentile of the delay.
+    // Each cell has three comparisons: goodput, mean delay, and 99th percentile of the delay.
     assert_eq!(told["summary"]["reproduced"], 6, "{told:#}");
     assert_eq!(told["summary"]["comparisons"], 6, "{told:#}");
     for cell in cells {

@@ -1,5 +1,4 @@
-//! `falaj plan aggregate`: finds the batch sizes that keep a delay, and
-//! their cost.
+//! `falaj plan aggregate`: finds the batch sizes that keep a delay, and their cost.
 
 use anyhow::{Context, Result, bail, ensure};
 use falaj_queueing::{

@@ -1,5 +1,5 @@
 //! `plan fits`: checks whether all flows with a requirement fit on the link, and how many more
-//! copies of a flow would.
+//! copies of a flow would fit.
 
 use anyhow::{Context, Result};
 use falaj_plan::standing::{Standing, standings};

@@ -39,7 +39,7 @@ impl Method {
         }
     }
 
-    /// The methods to show: one, or all.
+    /// Returns the methods to show: the method `only`, or all.
     pub(super) fn shown(only: Option<Method>) -> Vec<Method> {
         only.map_or_else(|| Method::ALL.to_vec(), |method| vec![method])
     }

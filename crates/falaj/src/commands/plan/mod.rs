@@ -3,9 +3,9 @@
 //!
 //! | module | task |
 //! |---|---|
-//! | [`stations`] | throughput of stations of a channel that always have packets |
+//! | [`stations`] | throughput of the stations of a radio channel, if all always have packets |
 //! | [`whatif`] | the scenario with other values |
-//! | [`fits`] | `plan fits`: checks whether all flows fit, and how many more would |
+//! | [`fits`] | `plan fits`: checks whether all flows fit, and how many more would fit |
 //! | [`example`] | `plan example`: networks of the literature, as scenarios |
 //! | [`method`] | names of the methods of bounds over several links |
 //! | [`saihu`] | `plan saihu`: bounds for a network in the format of other tools |

@@ -36,7 +36,7 @@ impl Running {
         running
     }
 
-    /// Returns the next line that contains this; lines before it are skipped.
+    /// Reads lines until a line contains `said`; returns all lines read.
     fn says(&mut self, said: &str) -> String {
         let mut all = String::new();
         while !all.lines().last().is_some_and(|line| line.contains(said)) {

@@ -595,9 +595,9 @@ fn unread() {
 }
 
 /// More segments arrive at one interface than it has room for, while the program is stopped. With
-/// AF_XDP each segment takes one slot, and the program learns how many found none. With packet
-/// sockets a unit takes one slot, however many segments it has. All packets that arrive at the
-/// other interface meanwhile pass.
+/// AF_XDP each segment takes one slot, and the program learns how many segments found no slot. With
+/// packet sockets a unit takes one slot, however many segments it has. All packets that arrive at
+/// the other interface meanwhile pass.
 fn segments() {
     const GOOD: u64 = 1_000;
     const UNITS: u64 = 60;
@@ -655,7 +655,7 @@ fn leaves_nothing() {
 
 fn elsewhere() {
     let (mut a, mut b) = hosts();
-    // From another network namespace, which does not have these interfaces.
+    // The bridge runs in another network namespace, which does not have these interfaces.
     let here = std::process::id().to_string();
     let [near, far] = ["a1", "b1"].map(|interface| format!("{interface}@{here}"));
     let me = env!("CARGO_BIN_EXE_falaj");

@@ -118,8 +118,8 @@ pub(crate) fn hangs() {
 const STEADY: usize = 1_000;
 
 /// Two hosts, each behind its own link, share one thread. One sends a storm of the smallest
-/// packets, which its link either carries or mostly drops as soon as they are read; the other's
-/// packets pass as if it were alone.
+/// packets, which its link either carries or mostly drops as soon as they are read. The packets of
+/// the other host pass as if that host were alone.
 pub(crate) fn storms() {
     let me = me();
     for (name, rate) in [("storm-passes", "unlimited"), ("storm-is-dropped", "1mbit")] {

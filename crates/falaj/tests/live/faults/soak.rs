@@ -104,7 +104,7 @@ pub(crate) fn everything() {
     drop(senders);
     let (last, _) = look(&told);
     let (ours, theirs) = (zero.elapsed().as_secs_f64(), (last - first) as f64 / 1e9);
-    // A sample is up to a second old, at both ends.
+    // The first and the last sample are each up to a second old.
     assert!((ours - theirs).abs() < 2.5, "{ours} s here, {theirs} s there");
     rate_is_the_links(&told);
     drop(calm);

@@ -1,5 +1,5 @@
-//! Throughput and delay over time in the first replication, in the file format of Flent: under the
-//! names that its test `rrul_be_nflows` uses.
+//! Throughput and delay over time in the first replication, in the file format of Flent. The series
+//! have the names that Flent's test `rrul_be_nflows` uses.
 
 use super::{Fate, Runs};
 use anyhow::Result;

@@ -144,7 +144,7 @@ impl Exports {
     }
 }
 
-/// A packet that was sent or lost.
+/// A packet that was sent or dropped.
 struct PacketRecord {
     pipe: PipeId,
     flow: FlowId,

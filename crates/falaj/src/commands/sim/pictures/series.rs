@@ -17,8 +17,9 @@ use falaj_sim::time_bins::{self, TimeBins};
 use falaj_terminal::text;
 use falaj_theory::{Curve, float};
 
-/// Number of time bins in the run; and number of bins combined into one where rates are drawn.
+/// Number of time bins in the run.
 pub(super) const PARTS: usize = 600;
+/// Number of time bins combined into one where rates are drawn.
 const GROUP: usize = 6;
 
 /// Maximum number of lines in a picture.
@@ -249,7 +250,7 @@ impl Material<'_> {
                     came(flow) || backlog[parts.clone()].iter().any(|b| *b > 0)
                 };
                 raw.push(jain(flows.iter().filter(asks).map(|(flow, ..)| left(flow))));
-                // A flow backlogged for the whole group could have used more.
+                // A flow backlogged for the whole group could have used a higher rate.
                 let waits = |(_, backlog, _): &&(&time_bins::FlowBins, Vec<u64>, Option<f64>)| {
                     backlog[parts.clone()].iter().all(|b| *b > 0)
                 };
@@ -319,9 +320,10 @@ impl Material<'_> {
                     before = share;
                     least = if longer { least.min(share) } else { 0.0 };
                 }
-                // Between two quantiles, the edge of the longer delays keeps the share of the first
-                // one, and the edge of the shorter delays has that of the second one, so that
-                // neither claims more than is known.
+                // The band has two edges: one at the shorter delays, one at the longer delays.
+                // Between two quantiles, the edge at the longer delays keeps the share of the first
+                // quantile, and the edge at the shorter delays has the share of the second
+                // quantile. So the band claims no more than is known.
                 let (mut low, mut high) = (Vec::<(f64, f64)>::new(), Vec::<(f64, f64)>::new());
                 for share in SHARES {
                     let estimate = flow.estimate(Measure::DelayQuantile(share));
