@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Number of units forwarded in one direction before the other one is served.
+/// Number of units forwarded in one direction before the other direction is served.
 const TURN: usize = 64;
 
 type ReadUnit = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ptrace(request: usize, pid: usize, address: usize, data
         data
     };
     let done: isize;
-    // SAFETY: the arguments are those of the caller, or point to memory that outlives the call.
+    // SAFETY: the arguments are the caller's, or point to memory that outlives the call.
     unsafe {
         asm!("syscall", inlateout("rax") SYS_PTRACE => done, in("rdi") request, in("rsi") pid,
             in("rdx") address, in("r10") data, lateout("rcx") _, lateout("r11") _);

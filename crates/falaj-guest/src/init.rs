@@ -299,7 +299,7 @@ pub(crate) fn in_spool(spool: &Path, name: &str) -> PathBuf {
     spool.join(name)
 }
 
-/// Opens the order's input, if it is a file; else /dev/null.
+/// Opens the order's input if it is a file, else /dev/null.
 pub(crate) fn input_of(order: &Order, spool: &Path) -> io::Result<File> {
     match order.streams[0] {
         Stream::File => File::open(in_spool(spool, names::INPUT)),

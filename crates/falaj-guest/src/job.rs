@@ -101,7 +101,7 @@ impl Order {
         texts.iter().flat_map(|text| text.as_bytes().iter().copied().chain([0])).collect()
     }
 
-    /// Parses an order; `None` if the bytes are not those of one.
+    /// Parses an order; `None` if the bytes are no valid order.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Order> {
         let mut texts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let stream = |text: &[u8]| {

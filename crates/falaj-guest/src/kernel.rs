@@ -63,8 +63,8 @@ pub fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Returns the kernel of this name; without a name, that of [`VARIABLE`], or the first one in
-/// [`places`].
+/// Returns the kernel of this name; without a name, the kernel that [`VARIABLE`] names, or the
+/// first kernel in [`places`].
 ///
 /// # Errors
 /// This machine is not x86-64 Linux, there is no kernel, or the one that was named or found first

@@ -51,8 +51,8 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     pids.filter_map(|pid| Some((pid, time(pid)?))).collect()
 }
 
-/// The name of a process's program. The highest stack is the one with which the guest's kernel
-/// started the process, and holds the kernel's own name, which is skipped.
+/// The name of a process's program. The guest's kernel started the process with the highest stack,
+/// which holds the kernel's own name: this name is skipped.
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn this_programs_stack_has_its_name() {
         let name = program(std::process::id(), None);
-        // A process can read its own memory; its name may be relative to a directory.
+        // A process can read its own memory; the program's name may be relative to a directory.
         let file = std::env::current_exe().unwrap();
         let file = file.file_name().unwrap().to_string_lossy().into_owned();
         assert!(name.as_ref().is_some_and(|name| name.ends_with(&file)), "{name:?}");

@@ -45,8 +45,8 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Creates a directory in a file system that has room for `memory` bytes, those of the guest's
-    /// memory, and allows execution.
+    /// Creates a directory in a file system that has room for the guest's memory (`memory` bytes)
+    /// and allows execution.
     pub(crate) fn make(memory: u64) -> Result<Spool, Error> {
         let needed = memory + BESIDE;
         let given = env::var_os("TMPDIR").filter(|path| !path.is_empty()).map(PathBuf::from);

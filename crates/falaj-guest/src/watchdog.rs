@@ -34,7 +34,8 @@ pub(crate) struct Watchdog {
     /// True if virtual time passes only while everything waits; false if it passes while programs
     /// compute, too.
     is_free: bool,
-    /// The last virtual time that was clearly later than the one before, and when it was observed.
+    /// The last virtual time that was clearly later than the previous one, and the time at which it
+    /// was observed.
     passed: Option<(Duration, Instant)>,
     asked: bool,
     /// A signal, the number of its message, and when it was sent.

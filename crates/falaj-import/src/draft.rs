@@ -33,8 +33,8 @@ impl Table {
         self.keys.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// The keys that differ from those of a former table, each with its value in this table in
-    /// TOML's syntax; `None` if this table lacks the key.
+    /// The keys whose values differ from those in a former table. Each key comes with its value in
+    /// this table, in TOML's syntax; `None` if this table lacks the key.
     pub(crate) fn differences<'a>(&'a self, former: &'a Table) -> Vec<(&'a str, Option<&'a str>)> {
         let new = self.keys.iter().filter(|(k, value)| former.get(k) != Some(value));
         let lost = former.keys.iter().filter(|(k, _)| self.get(k).is_none());
@@ -76,8 +76,8 @@ impl fmt::Display for Draft {
     }
 }
 
-/// Quotes a string for TOML. The escapes are those of JSON, and one more: that of the delete
-/// character.
+/// Quotes a string for TOML. The escapes are those of JSON, and in addition the escape of the
+/// delete character.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

@@ -68,7 +68,8 @@ fn several_tags(rules: &[Rule]) -> Option<Problem> {
     Some(Problem::warning(other.at.clone(), what))
 }
 
-/// Names of the rules. Several rules may share a number in ipfw; here each has a name of its own.
+/// Names of the rules. Several rules may share a number in ipfw; in the scenario each rule has a
+/// name of its own.
 fn names(rules: &[Rule]) -> Vec<String> {
     let name = |(n, rule): (usize, &Rule)| match rules[..n]
         .iter()
@@ -207,7 +208,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     table.set("scheduler", inline(&keys));
     draft.tables.push(table);
     let [up, down] = &sorted;
-    // If one direction has no queues, or both have the same ones, the flows are those of the link.
+    // If one direction has no queues, or both directions have the same queues, the flows are the
+    // link's.
     let of_link = up.is_empty() || down.is_empty() || up == down;
     let parts: Vec<(&Sorted, &str)> = match of_link {
         true => vec![(if up.is_empty() { down } else { up }, "")],

@@ -171,7 +171,7 @@ fn one(
         "add" => {
             let last = all.rules.last().map_or(0, |r| r.number);
             let Some(rule) = rule::read(&mut args, last, notes)? else { return Ok(()) };
-            // Among rules of one number, later ones follow the earlier ones.
+            // Among rules of one number, a later command's rule follows the earlier rules.
             let at =
                 all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
             all.rules.insert(at, rule);

@@ -33,8 +33,8 @@ pub(super) fn queue_of(all: &Firewall, rule: &Rule, pipe: u64) -> Option<u64> {
 struct Asked<'a> {
     rule: &'a Rule,
     takes: Takes,
-    /// True if the rule takes a random part of these packets: by its own probability, or by that of
-    /// a `skipto` before it.
+    /// True if the rule takes a random part of these packets, because of its own probability or the
+    /// probability of a `skipto` before it.
     chance: bool,
 }
 

@@ -81,7 +81,7 @@ pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
     Ok(Handle { major: part(major)?, minor: part(minor)? })
 }
 
-/// The error for a word among the parameters of `kind` that is not one of them.
+/// The error for a word that is no parameter of `kind`.
 pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
     if PLACE.contains(&word.text.as_str()) {
         return Problem::error(word.at.clone(), format!("`{}` belongs before the kind", word.text));

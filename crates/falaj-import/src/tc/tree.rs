@@ -506,7 +506,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Notes the packets that a filter drops: those that no filter before it matches.
+    /// Notes the packets that a filter drops: the packets that it matches and no earlier filter
+    /// matches.
     fn drop(&mut self, filter: &Filter, before: &[(u16, &Filter, String)]) -> Result<(), Problem> {
         let wrong = |why: Unreadable| Problem::error(filter.at.clone(), why.what).help(why.help);
         let before: Result<Vec<Takes>, Unreadable> =

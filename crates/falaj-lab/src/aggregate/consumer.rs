@@ -60,7 +60,7 @@ pub(super) struct ConsumerReport {
     pub(super) batches: u64,
     /// Batches with an invalid structure.
     pub(super) malformed: u64,
-    /// Time from the end of the first batch to that of the last, in nanoseconds.
+    /// Time from the end of the first batch to the end of the last batch, in nanoseconds.
     pub(super) nanos: u64,
     /// CPU time between the first batch and the last, in nanoseconds.
     pub(super) cpu: u64,

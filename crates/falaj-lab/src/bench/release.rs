@@ -256,7 +256,7 @@ struct Spinning {
     gap: Span,
 }
 
-/// Measures in periods shorter than those after which the kernel throttles such a thread.
+/// Measures in periods that end before the kernel throttles such a thread.
 fn spinning(each: Span) -> Spinning {
     let look = || {
         priority::be_punctual(Rank::Link);

@@ -107,7 +107,7 @@ pub struct LostBothWays {
     pub down: u64,
 }
 
-/// Counters of an adapter that are not those of a flow.
+/// Counters of an adapter, in addition to the counters of its flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterCounts {
     /// Units with a source address of another adapter, which were dropped.
@@ -519,7 +519,7 @@ struct AdaptersPort {
 }
 
 impl AdaptersPort {
-    /// Polls the adapters for readable ones; there may be none.
+    /// Polls for adapters that are readable; there may be none.
     fn look(&self, shared: &mut AdapterSet) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
         match self.epoll.wait(&mut events, EpollTimeout::ZERO) {

@@ -201,7 +201,7 @@ impl Args {
         Ok(whats)
     }
 
-    /// All cases, nearly empty ones first.
+    /// All cases; the nearly empty ones come first.
     fn cases(&self) -> Result<Vec<LoadCase>> {
         let flowsets = self.flowsets()?;
         let case = |(qmin, qmax): (Packets, Packets), flowsets: &Flowsets| {

@@ -1,5 +1,5 @@
-//! The simulated cases as scenario files, which `falaj sim` accepts too. *The paper* is that of
-//! Fortuna and Chydzinski on virtual links.
+//! The simulated cases as scenario files, which `falaj sim` accepts too. *The paper* is the paper
+//! of Fortuna and Chydzinski on virtual links.
 
 use std::fmt::Write;
 

@@ -24,7 +24,7 @@ fn colour(server: LinkServer) -> RGBColor {
     })
 }
 
-/// Marks of curves that may overlap: small ones are visible within large ones.
+/// Marks of curves that may overlap: small marks are visible within large marks.
 fn mark<C: CoordTranslate>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     at: C::From,

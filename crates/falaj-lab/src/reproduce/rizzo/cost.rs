@@ -1,6 +1,6 @@
 //! Cost: nanoseconds per packet enqueued and dequeued, on this machine, under the loads of `falaj
-//! bench sched`, beside those of dummynet's test program. Only the shape is judged, as nanoseconds
-//! depend on the machine.
+//! bench sched`, compared with dummynet's test program. Only the shape of the curves is judged,
+//! because nanoseconds depend on the machine.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::MeasuringEffort;

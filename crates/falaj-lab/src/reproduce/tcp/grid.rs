@@ -191,7 +191,8 @@ impl Cell {
         at_rate
     }
 
-    /// Time until an acknowledgement arrives: the link's delay, and its own transmission time.
+    /// Time until an acknowledgement arrives: the link's delay, and the acknowledgement's
+    /// transmission time.
     pub(super) fn back(&self) -> Span {
         self.delay() + self.time_of(ACK)
     }

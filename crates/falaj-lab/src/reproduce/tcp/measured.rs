@@ -64,8 +64,8 @@ impl Measured {
         self.gone as f64 / self.offered.max(1) as f64
     }
 
-    /// The means of several runs, and the sums of their packet counts. The time with two
-    /// connections is that of the run with the median convergence.
+    /// The means of several runs, and the sums of their packet counts. The parts with two
+    /// connections are those of the run with the median convergence.
     pub(super) fn mean(runs: &[Measured]) -> Measured {
         let number = runs.len().max(1) as f64;
         let mean = |of: fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / number;

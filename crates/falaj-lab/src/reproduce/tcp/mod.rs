@@ -85,7 +85,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(counts.unexplained > 0)))
 }
 
-/// Runs all cells on all processors; returns those that are done if it is stopped.
+/// Runs all cells on all processors. If the run is stopped, returns the rows of the cells that are
+/// done.
 fn rows(cells: &[Cell], size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Vec<Row>> {
     let progress = CellProgress::new(cells.len(), "cells");
     let mut done = Vec::new();
