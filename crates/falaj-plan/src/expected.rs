@@ -27,15 +27,16 @@ pub struct Expected {
     pub quantiles: Option<[f64; 2]>,
     /// The fraction of packets that find the queue full; `None` if it is below [`NEGLIGIBLE`].
     pub loss: Option<f64>,
-    /// The flows whose mean this is, weighted by bytes; empty if it is that of the flow alone.
+    /// The flows over which the mean is taken, weighted by bytes; empty if it is only this flow's
+    /// mean.
     pub together: Arc<[String]>,
     /// The model, and the formula of the mean.
     pub formula: String,
 }
 
 impl Expected {
-    /// The flows whose mean this is, if there are several: all names, or their number and the first
-    /// and the last one.
+    /// The flows over which the mean is taken, if there are several: all names, or their number and
+    /// the first and the last name.
     pub fn flows(&self) -> String {
         match &self.together[..] {
             [first, _, _, .., last] => {
@@ -169,7 +170,7 @@ fn ring(direction: &Direction) -> Option<Vec<RingPhase>> {
 struct PoissonLink<'a> {
     direction: &'a Direction,
     flows: &'a [Outlook],
-    /// The packets of each flow.
+    /// The packet rates of each flow.
     rates: Vec<PacketRates>,
 }
 
@@ -193,8 +194,9 @@ impl PoissonLink<'_> {
         all.fold((u32::MAX, 0), |(least, most), &of| (least.min(of), most.max(of)))
     }
 
-    /// Upper bound on the probability that a packet finds no room, if queues had no limits: with so
-    /// little unfinished work there is room. The packet on the link counts as a whole.
+    /// Upper bound on the probability that a packet finds no room. It is the probability that
+    /// queues without limits have more unfinished work than certainly fits. The packet on the link
+    /// counts with its whole length.
     fn overflow(&self, all: &PoissonServer, limit: Limit, (least, most): (u32, u32)) -> f64 {
         let room = match limit {
             Limit::Packets(n) => u64::from(least) * u64::from(n.saturating_sub(1)),
@@ -203,7 +205,7 @@ impl PoissonLink<'_> {
         all.unfinished(self.time(room))
     }
 
-    /// All flows share a queue, and are served in order of arrival.
+    /// The values if all flows share a queue, and are served in order of arrival.
     fn in_order(&self, limit: Limit) -> Result<Vec<Option<Expected>>, String> {
         let everything = || 0..self.flows.len();
         let all = self.server(everything());
@@ -252,8 +254,8 @@ impl PoissonLink<'_> {
         Ok(everything().map(used).collect())
     }
 
-    /// Each flow has a queue, and flows of a lower rank are served first. If several flows share a
-    /// rank, only the mean over all of their bytes is known.
+    /// The values if each flow has a queue, and flows of a lower rank are served first. If several
+    /// flows share a rank, only the mean over all of their bytes is known.
     fn by_rank(&self, ranks: &[u32]) -> Result<Vec<Option<Expected>>, String> {
         let all = self.server(0..self.flows.len());
         for f in (0..self.flows.len()).filter(|&f| !self.rates[f].is_empty()) {
@@ -300,7 +302,7 @@ impl PoissonLink<'_> {
         Ok(out)
     }
 
-    /// Each flow has a queue and a phase in which no other flow sends.
+    /// The values if each flow has a queue, and a phase in which no other flow sends.
     fn by_phase(&self, ring: &[RingPhase]) -> Result<Vec<Option<Expected>>, String> {
         let mut links = Vec::new();
         for (f, phase) in ring.iter().enumerate() {

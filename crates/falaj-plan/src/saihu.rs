@@ -192,7 +192,7 @@ struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// The units inside an object: its own if it gives some, else those outside.
+    /// The units inside an object: its own units if it gives some, otherwise those around it.
     fn inside(self, of: &'a Map<String, Json>, at: &str) -> Said<Units<'a>> {
         let unit =
             |key: &str, kind: SaihuKind, outside: Option<&'a str>| -> Said<Option<&'a str>> {
@@ -225,7 +225,7 @@ impl SaihuKind {
         }
     }
 
-    /// The value of a unit in nanoseconds, bytes, or bytes a nanosecond; `None` if it is not a
+    /// The value of a unit in nanoseconds, bytes, or bytes per nanosecond; `None` if it is not a
     /// unit.
     fn unit(self, unit: &str) -> Option<Exact> {
         let ten = |power: i32| {
@@ -281,8 +281,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Reads a number with its unit, or with the unit of its surroundings. If neither gives one, it
-    /// is in seconds, bits, or bits a second.
+    /// Reads a number with its unit, or with the unit of its surroundings. If neither gives a unit,
+    /// it is in seconds, bits, or bits per second.
     fn number(&self, of: &Json, kind: SaihuKind, at: &str) -> Said<Exact> {
         let (outside, base) = match kind {
             SaihuKind::Time => (self.units.time, "s"),

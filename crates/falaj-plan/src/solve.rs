@@ -21,7 +21,7 @@ pub struct Unmet {
     pub help: String,
 }
 
-/// The rate and the delay that a flow is guaranteed; `None` for each that is not.
+/// The guaranteed rate and the guaranteed delay of a flow; `None` for a value without guarantee.
 type RateAndDelay = (Option<Rate>, Option<Span>);
 
 fn met(requires: Requirement, (rate, delay): RateAndDelay) -> bool {
@@ -67,7 +67,7 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 }
 
 /// The guarantees of all flows with this configuration. Delays by envelopes are computed only for
-/// flows that need a delay. `None` if the discipline refuses the setup.
+/// flows that require a delay. `None` if the discipline refuses the setup.
 fn guaranteed_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
     let served = served(direction, &direction.pipe.setup).ok()?;
     if served.shared.is_some() {
@@ -125,8 +125,8 @@ fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare
     entry.flow.iter().filter_map(share).collect()
 }
 
-/// The parameters that change the share of a flow. For a part of a divided flow these are its own
-/// parameters and those of that flow.
+/// The parameters that change the share of a flow. For a part of a divided flow these are the
+/// part's own parameters and those of the divided flow.
 fn shares_of(direction: &Direction, leaf: usize) -> Vec<SolvedShare> {
     let setup = &direction.pipe.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
@@ -221,8 +221,9 @@ fn what_would_fit(
 }
 
 /// The smallest value for which `good` holds. A guarantee does not grow steadily with the share,
-/// but is a saw-tooth. So the search tries each of the first multiples of the step, and later ones
-/// at growing distances. Then it bisects below the first good value, to a thousandth.
+/// but in the form of a saw-tooth. So the search tries each of the first multiples of the step, and
+/// later multiples at growing distances. Then it bisects below the first good value, to a
+/// thousandth.
 fn smallest(share: &SolvedShare, good: impl Fn(u64) -> bool) -> Option<u64> {
     let mut low = 0;
     let mut steps = 1;

@@ -130,7 +130,7 @@ pub struct Discipline {
     pub guarantee: Option<Guarantees>,
 }
 
-// SAFETY: it is constant: a name that is never written to, and functions.
+// SAFETY: the table is constant: a name that is never written to, and functions.
 unsafe impl Sync for Discipline {}
 // SAFETY: as above.
 unsafe impl Send for Discipline {}

@@ -71,17 +71,17 @@ unsafe fn entries<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: it is not null; the rest is guaranteed by the caller.
+    // SAFETY: `first` is not null; the rest is guaranteed by the caller.
     unsafe { slice::from_raw_parts(first, count) }
 }
 
 /// # Safety
-/// It is null or ends with a zero, and lives as long as `'a`.
+/// `from` is null, or it ends with a zero and lives as long as `'a`.
 unsafe fn text<'a>(from: *const c_char) -> &'a str {
     if from.is_null() {
         return "";
     }
-    // SAFETY: it is not null; the rest is guaranteed by the caller.
+    // SAFETY: `from` is not null; the rest is guaranteed by the caller.
     unsafe { CStr::from_ptr(from) }.to_str().unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ unsafe extern "C" fn create<D: Discipline>(
     setup: *const abi::Setup,
     refusal: *mut abi::Refusal,
 ) -> *mut c_void {
-    // SAFETY: falaj passes both, and nothing else accesses them during the call.
+    // SAFETY: falaj passes both pointers, and nothing else accesses their targets during the call.
     let (given, refusal) = unsafe { (&*setup, &mut *refusal) };
     // SAFETY: falaj's arrays and texts are valid during the call.
     let flows: &[abi::Flow] = unsafe { entries(given.flows, given.flow_count as usize) };
@@ -157,14 +157,15 @@ unsafe extern "C" fn create<D: Discipline>(
 }
 
 /// # Safety
-/// `own` is a result of [`create`] for the same `D`, and nothing else accesses it during the call.
+/// `own` is a result of [`create`] for the same `D`, and nothing else accesses the instance during
+/// the call.
 unsafe fn kept<'a, D>(own: *mut c_void) -> &'a mut Kept<D> {
     // SAFETY: guaranteed by the caller.
     unsafe { &mut *own.cast::<Kept<D>>() }
 }
 
 unsafe extern "C" fn destroy<D: Discipline>(own: *mut c_void) {
-    // SAFETY: it was made by `create`, and is not used any more.
+    // SAFETY: the instance was made by `create`, and is not used any more.
     let kept = unsafe { Box::from_raw(own.cast::<Kept<D>>()) };
     // Dropping may panic too, and there is no later call to report it.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(kept)));
@@ -176,7 +177,7 @@ unsafe extern "C" fn ready<D: Discipline>(
     flow: u32,
     now: u64,
 ) {
-    // SAFETY: nothing else accesses it during falaj's calls.
+    // SAFETY: nothing else accesses the instance during falaj's calls.
     unsafe { kept::<D>(own) }
         .with(queues, |discipline, queues| discipline.ready(queues, flow, now));
 }
@@ -187,7 +188,7 @@ unsafe extern "C" fn next<D: Discipline>(
     now: u64,
     answer: *mut abi::Answer,
 ) -> u32 {
-    // SAFETY: nothing else accesses either during falaj's calls.
+    // SAFETY: nothing else accesses the instance or the answer during falaj's calls.
     let (kept, answer) = unsafe { (kept::<D>(own), &mut *answer) };
     match kept.with(queues, |discipline, queues| discipline.next(queues, now)) {
         Some(Answer::Serve(flow)) => {
@@ -216,7 +217,7 @@ unsafe extern "C" fn take<D: Discipline>(
     flow: u32,
     sent: *const Sent,
 ) {
-    // SAFETY: nothing else accesses either during falaj's calls.
+    // SAFETY: nothing else accesses the instance or `sent` during falaj's calls.
     let (kept, sent) = unsafe { (kept::<D>(own), &*sent) };
     kept.with(queues, |discipline, queues| discipline.take(queues, flow, sent));
 }
@@ -228,7 +229,7 @@ unsafe extern "C" fn arrived<D: Discipline>(
     bytes: u32,
     now: u64,
 ) -> u64 {
-    // SAFETY: nothing else accesses it during falaj's calls.
+    // SAFETY: nothing else accesses the instance during falaj's calls.
     let kept = unsafe { kept::<D>(own) };
     kept.with(queues, |discipline, queues| discipline.arrived(queues, flow, bytes, now))
         .unwrap_or(0)
@@ -240,7 +241,7 @@ unsafe extern "C" fn changed<D: Discipline>(
     flow: u32,
     now: u64,
 ) {
-    // SAFETY: nothing else accesses it during falaj's calls.
+    // SAFETY: nothing else accesses the instance during falaj's calls.
     unsafe { kept::<D>(own) }
         .with(queues, |discipline, queues| discipline.changed(queues, flow, now));
 }
@@ -251,7 +252,8 @@ unsafe extern "C" fn migrate_from<D: Discipline>(
     queues: *const Queue,
     now: u64,
 ) {
-    // SAFETY: nothing else accesses either during falaj's calls, and they are not the same.
+    // SAFETY: nothing else accesses either instance during falaj's calls, and they are not the
+    // same.
     let (own, old) = unsafe { (kept::<D>(own), kept::<D>(old)) };
     own.panicked = old.panicked.take();
     own.with(queues, |discipline, queues| {
@@ -260,7 +262,7 @@ unsafe extern "C" fn migrate_from<D: Discipline>(
 }
 
 unsafe extern "C" fn is_reusable<D: Discipline>(own: *const c_void, flow: u32, now: u64) -> c_int {
-    // SAFETY: nothing else accesses it during falaj's calls.
+    // SAFETY: nothing else accesses the instance during falaj's calls.
     let kept = unsafe { &*own.cast::<Kept<D>>() };
     catch_unwind(AssertUnwindSafe(|| kept.discipline.is_reusable(flow, now)))
         .unwrap_or(false)
@@ -272,7 +274,7 @@ unsafe extern "C" fn guarantee<D: Discipline>(
     flow: u32,
     guarantee: *mut abi::Guarantee,
 ) -> c_int {
-    // SAFETY: nothing else accesses either during falaj's calls.
+    // SAFETY: nothing else accesses the instance or the guarantee during falaj's calls.
     let (kept, to) = unsafe { (&*own.cast::<Kept<D>>(), &mut *guarantee) };
     let guaranteed =
         catch_unwind(AssertUnwindSafe(|| kept.discipline.guarantee(flow))).unwrap_or(None);

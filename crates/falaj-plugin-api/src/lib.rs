@@ -1,8 +1,8 @@
 //! The interface for writing a falaj discipline in a shared library, in Rust.
 //!
 //! Implement [`Discipline`], export it with [`export!`](crate::export), and build a `cdylib`. The C
-//! interface is in [`abi`]. A panic ends the instance and not the program: falaj reports it, and
-//! serves the flows round robin.
+//! interface is in [`abi`]. A panic ends the instance but not the program: falaj reports the panic,
+//! and then serves the flows round robin.
 //!
 //! ```
 //! use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Setup};
@@ -119,7 +119,7 @@ pub struct Refused {
 pub trait Discipline: Send + Sized + 'static {
     /// A description in one line.
     const NAME: &'static core::ffi::CStr;
-    /// True if it never waits while a packet is queued.
+    /// True if the discipline never waits while a packet is queued.
     const WORK_CONSERVING: bool;
     /// True if [`arrived`](Discipline::arrived) is to be called.
     const SEES_ARRIVALS: bool = false;
@@ -132,22 +132,22 @@ pub trait Discipline: Send + Sized + 'static {
     /// # Errors
     /// A parameter is refused.
     fn new(setup: &Setup<'_>) -> Result<Self, Refused>;
-    /// Flow `flow` had an empty queue and now has a head-of-line packet.
+    /// Reports that flow `flow` had an empty queue and now has a head-of-line packet.
     fn ready(&mut self, queues: &[Queue], flow: u32, now: u64);
     /// The decision at this instant; it must not charge the flow yet.
     fn next(&mut self, queues: &[Queue], now: u64) -> Answer;
-    /// The head of `flow` is being transmitted; it stays in its queue until the end of its
-    /// transmission.
+    /// Reports that the head of `flow` is being transmitted. The packet stays in its queue until
+    /// the end of its transmission.
     fn take(&mut self, queues: &[Queue], flow: u32, sent: &Sent) {
         let _ = (queues, flow, sent);
     }
-    /// A packet joins the queue of `flow`; returns the tag of the packet.
+    /// Reports that a packet joins the queue of `flow`; returns the tag of the packet.
     fn arrived(&mut self, queues: &[Queue], flow: u32, bytes: u32, now: u64) -> u64 {
         let _ = (queues, flow, bytes, now);
         0
     }
-    /// The head of `flow` has changed, or its queue has become empty, for another reason than
-    /// [`take`](Discipline::take).
+    /// Reports that the head of `flow` has changed, or its queue has become empty, for another
+    /// reason than [`take`](Discipline::take).
     fn changed(&mut self, queues: &[Queue], flow: u32, now: u64) {
         let _ = (queues, flow, now);
     }
@@ -167,7 +167,7 @@ pub trait Discipline: Send + Sized + 'static {
     }
 }
 
-/// Exports a [`Discipline`] as that of this library.
+/// Exports a [`Discipline`] as the discipline of this library.
 #[macro_export]
 macro_rules! export {
     ($discipline:ty) => {

@@ -7,8 +7,7 @@ use falaj_plugin_api::abi::{self, Queue, Sent};
 use falaj_plugin_api::{Answer, Discipline, Guarantee, Refused, Setup, Value, glue};
 use std::ptr;
 
-/// The flow that became ready first is served first. After the configured number of packets it
-/// panics.
+/// Serves the flow first that became ready first. After the configured number of packets it panics.
 struct First {
     waiting: Vec<u32>,
     left: u64,
@@ -96,7 +95,7 @@ fn make(table: &abi::Discipline, flows: usize) -> Result<*mut c_void, Box<abi::R
 }
 
 fn end(table: &abi::Discipline, own: *mut c_void) {
-    // SAFETY: it was made by the same table, and is not used again.
+    // SAFETY: the instance was made by the same table, and is not used again.
     unsafe { table.destroy.expect("a function")(own) }
 }
 
@@ -108,7 +107,7 @@ fn next(
     now: u64,
 ) -> (u32, abi::Answer) {
     let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: 9, reserved: 0 };
-    // SAFETY: it was made by the same table, with as many flows as there are queues.
+    // SAFETY: the instance was made by the same table, with as many flows as there are queues.
     let said =
         unsafe { table.next.expect("a function")(own, queues.as_ptr(), now, &raw mut answer) };
     (said, answer)
@@ -145,11 +144,11 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
     // SAFETY: as above.
     unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
     assert_eq!(next(&table, heir, &queues, 20).0, abi::IDLE);
-    // One packet too many: it panics, and only the next call of `next` reports it.
+    // One packet too many: the instance panics, and only the next call of `next` reports that.
     // SAFETY: as above.
     unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
     let (said, answer) = next(&table, heir, &queues, 30);
-    // SAFETY: a text of the instance, which still exists.
+    // SAFETY: the text belongs to the instance, which still exists.
     let why = unsafe { CStr::from_ptr(answer.why) }.to_str();
     assert_eq!((said, why), (abi::FAILED, Ok("panic: no packet is left")));
     end(&table, heir);

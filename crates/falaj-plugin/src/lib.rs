@@ -1,13 +1,13 @@
 //! Disciplines in shared libraries.
 //!
 //! A library exports one constant, [`falaj_plugin_api::abi::Discipline`];
-//! `include/falaj_discipline.h` is the same for C and documents each function. [`load`] finds it,
-//! checks that it is valid, and makes a [`Loaded`] of it. The `plugin` discipline of `falaj_sched`
-//! creates instances from that, and checks their decisions; this crate does not.
+//! `include/falaj_discipline.h` is the same for C and documents each function. [`load`] finds the
+//! constant, checks that it is valid, and makes a [`Loaded`] of it. The `plugin` discipline of
+//! `falaj_sched` creates instances from that, and checks their decisions; this crate does not.
 //!
 //! falaj's unsafe code for plug-ins is limited to this crate and `falaj_plugin_api`. A library
-//! itself is not restricted: it is code, and may do whatever the program may. It stays loaded until
-//! the program ends, since a thread may be executing it at any time.
+//! itself is not restricted: it may do whatever the program may. It stays loaded until the program
+//! ends, because a thread may be executing it at any time.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::unwrap_used)]
 

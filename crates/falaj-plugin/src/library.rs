@@ -37,7 +37,8 @@ impl Shared {
         let library = unsafe { libloading::Library::new(path) };
         let library = library
             .map_err(|error| unloadable(format!("cannot be loaded: {}", because(&error)), build))?;
-        // SAFETY: nothing is called or read through it before its first word has been checked.
+        // SAFETY: nothing is called or read through the symbol before its first word has been
+        // checked.
         let symbol = unsafe { library.get::<*const abi::Discipline>(SYMBOL.as_bytes()) };
         let table: *const abi::Discipline = match symbol {
             Ok(symbol) => *symbol,
@@ -73,7 +74,7 @@ impl Shared {
             );
             return Err(unloadable(what, "build it again with the header of this version"));
         }
-        // SAFETY: it declares itself a table of this version, and is never written to.
+        // SAFETY: the symbol declares itself a table of this version, and is never written to.
         let table = unsafe { table.read() };
         if table.name.is_null() {
             return Err(unloadable(
@@ -97,7 +98,7 @@ impl Shared {
             is_reusable: table.is_reusable,
             guarantee: table.guarantee,
         };
-        // A thread may be executing it at any time, so it is never unloaded.
+        // A thread may be executing the library at any time, so it is never unloaded.
         mem::forget(library);
         Ok(Shared {
             name: name.into(),
@@ -167,7 +168,8 @@ impl Library for Shared {
             what: [0; abi::TEXT_BYTES],
             help: [0; abi::TEXT_BYTES],
         };
-        // SAFETY: arrays and texts are as the header requires, and are valid until it returns.
+        // SAFETY: arrays and texts are as the header requires, and are valid until the call
+        // returns.
         let made = unsafe { (self.create)(&raw const given, &raw mut refusal) };
         match ptr::NonNull::new(made) {
             Some(own) => Ok(Box::new(LibraryInstance::new(self.functions, own, setup.flows.len()))),

@@ -125,7 +125,7 @@ impl Arrivals {
     }
 }
 
-/// All ways of spreading `left` over the phases to come.
+/// All ways of spreading `left` over the remaining phases.
 fn spread(left: usize, phases: usize, so_far: &mut Vec<usize>, states: &mut Vec<Vec<usize>>) {
     if phases == 1 {
         so_far.push(left);

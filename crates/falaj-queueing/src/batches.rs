@@ -81,19 +81,20 @@ pub struct Filling {
     always: usize,
     /// `P(always + 1)` and so on.
     within: Vec<f64>,
-    /// Sums of `P(j)` and of `j P(j)` over `1` to `always + i`.
+    /// Sums of `P(j)` and of `j P(j)` over `j` from `1` to `always + i`.
     sizes: Vec<f64>,
     waits: Vec<f64>,
 }
 
 impl Filling {
-    /// For Poisson packets of this rate.
+    /// Computes the values for Poisson packets of this rate and this timeout.
     pub fn new(rate: f64, timeout: f64) -> Result<Filling, Refused> {
         let rate = positive("the rate of packets", rate)?;
         let mean = rate * positive("the timeout of a batch", timeout)?;
         let always = (mean - spread(mean)).max(0.0) as usize;
         let last = (mean + spread(mean)) as usize;
-        // Poisson probabilities over that of the likeliest number, from there to both sides.
+        // Poisson probabilities relative to that of the most likely number, computed from there to
+        // both sides.
         let likeliest = mean as usize;
         let mut weights = vec![1.0; last - always + 1];
         for m in likeliest + 1..=last {
@@ -103,7 +104,7 @@ impl Filling {
             weights[m - always] = weights[m - always + 1] * (m + 1) as f64 / mean;
         }
         let sum: f64 = weights.iter().sum();
-        // From above, so that small tails keep their digits.
+        // Summed from the largest number down, so that small tails keep their digits.
         let mut tail = 0.0;
         for weight in weights.iter_mut().rev() {
             tail += *weight / sum;

@@ -1,6 +1,7 @@
-//! The batch sizes that keep a delay, and the resulting load and waits.
+//! The batch sizes that keep a delay, and the resulting load and waits. A size keeps a delay if the
+//! delay with batches of this size is not above it.
 //!
-//! Small batches cost too much per packet, and overload the server; large ones take long to
+//! Small batches cost too much per packet, and overload the server; large batches take long to
 //! fill. The delay has a minimum in between, and a target delay is kept in a range of sizes with a
 //! lower and an upper end.
 
@@ -22,10 +23,10 @@ pub enum How {
 /// A system whose batch size is still open. Delays are one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
-    /// The streams. The size of those with their own size is not searched.
+    /// The streams. The size of streams with their own size is not searched.
     pub streams: Vec<Stream>,
-    /// Number of groups of streams, from the first one on, whose delays count. The largest of them
-    /// is the delay of the system.
+    /// Number of groups of streams, from the first group on, whose delays count. The largest of
+    /// these delays is the delay of the system.
     pub measured: usize,
     /// Service of batches.
     pub service: Service,
@@ -260,7 +261,7 @@ impl System {
             let system = System { timeout: Some(timeout), ..self.clone() };
             let smallest = match system.smallest(largest) {
                 Ok(smallest) => smallest,
-                // A longer timeout may fill batches more.
+                // With a longer timeout, batches may have more packets.
                 Err(unstable @ Refused::Unstable { .. }) => {
                     refused = unstable;
                     continue;
@@ -361,8 +362,8 @@ impl KnownQueue<'_> {
         }
     }
 
-    /// Finds the ranges in which the delay is kept: bisects between neighbors of which one keeps it
-    /// and the other does not.
+    /// Finds the ranges in which the delay is kept: bisects between two neighbors if one of them
+    /// keeps it and the other does not.
     fn feasible(
         &mut self,
         asked: f64,
@@ -399,9 +400,9 @@ impl KnownQueue<'_> {
     }
 }
 
-/// The largest number up to `most` for which `system` has a size that keeps the delay, with the
-/// largest such size; `None` if there is none even for 1. If a number is feasible, so are all
-/// smaller ones.
+/// The largest number up to `most` for which the system `system(number)` has a size that keeps the
+/// delay; also the largest such size. `None` if there is none even for the number 1. If a number is
+/// feasible, all smaller ones must be feasible too.
 pub fn most_that_fit(
     system: impl Fn(usize) -> System,
     asked: f64,

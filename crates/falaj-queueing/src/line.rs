@@ -384,7 +384,7 @@ struct Aggregator {
     /// Number of its group of streams.
     group: usize,
     chance: Chance,
-    /// Time from the first packet to the last of a full batch, in mean gaps.
+    /// Time from the first packet to the last one of a full batch, in units of the mean gap.
     rest: Option<Gamma<f64>>,
     /// Number of packets within the timeout.
     within: Option<Poisson<f64>>,

@@ -6,7 +6,7 @@ use crate::linear::Mat;
 /// Makes a square matrix of these rows.
 ///
 /// # Errors
-/// It is not square, or a number is not finite.
+/// The rows do not make a square matrix, or a number is not finite.
 pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat, Refused> {
     let n = rows.len();
     if n == 0 || rows.iter().any(|row| row.len() != n) {

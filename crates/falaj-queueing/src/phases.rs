@@ -1,23 +1,23 @@
 //! Queues that a server attends in a ring, each for a phase: virtual links served phase by phase
 //! (Fortuna and Chydzinski), with Poisson arrivals of packets of one length for each link.
 //!
-//! Each link is a Markov chain over its phases, on a grid of time. The pause between two phases of
-//! a link is the sum of the others' phases, as if each were drawn anew (the usual decoupling of
-//! polling systems). If all links are of type A, the pauses are constant and only the grid is
-//! approximate.
+//! For each link a Markov chain from phase to phase is computed, on a grid of time. The pause
+//! between two phases of a link is the sum of the other links' phases, as if each were drawn
+//! independently (the usual decoupling of polling systems). If all links are of type A, the pauses
+//! are constant and only the grid is approximate.
 
 /// A link of such a server.
 #[derive(Clone, Copy, Debug)]
 pub struct PhasedLink {
     /// Packets per unit of time.
     pub rate: f64,
-    /// Time of a packet.
+    /// Transmission time of a packet.
     pub service: f64,
     /// Length of its phase, at least `service`.
     pub phase: f64,
     /// True if its phase goes on while its queue is empty (type A).
     pub stays_empty: bool,
-    /// The packets that find room, the one in service included.
+    /// Number of packets that find room, including the one in service.
     pub most: usize,
 }
 
@@ -120,7 +120,8 @@ impl Interval {
         Interval { mean, exactly, more }
     }
 
-    /// The number in the system after the interval, from `from` at its start; no more than `most`.
+    /// Adds the distribution of the number in the system after the interval, if it is `from` at the
+    /// start with probability `weight`. No more than `most` packets find room.
     fn add(&self, from: usize, weight: f64, to: &mut [f64]) {
         let most = to.len() - 1;
         let mut rest = weight;
@@ -154,9 +155,10 @@ struct Chain {
     /// Lengths of its phase.
     lengths: Lengths,
     service: Interval,
-    /// The rest of the phase from each of the last steps on, beginning with the last one.
+    /// Arrivals in the rest of the phase, from each of its last steps on; the last step comes
+    /// first.
     tails: Vec<Interval>,
-    /// Of the last cycle: integral of the number in the system, packets served, length.
+    /// Sums over the last cycle: integral of the number in the system, packets served, length.
     sums: (f64, f64, f64),
 }
 
@@ -195,7 +197,8 @@ impl Chain {
             let now = at as f64 * self.step;
             let empty = decide[at][0];
             if empty > 0.0 && at < steps && stays_empty {
-                // A packet that comes within the step starts halfway: at its start or at its end.
+                // The service of a packet that comes within the step begins with probability 1/2 at
+                // the step's start, otherwise at its end.
                 let comes = empty * (1.0 - stays) / 2.0;
                 decide[at + 1][0] += empty * stays;
                 decide[at][1] += comes;
@@ -254,8 +257,8 @@ impl Chain {
         change
     }
 
-    /// By Little's law, the mean delay of the packets that found room. `None` if the table is
-    /// shorter than the queue and would be full.
+    /// The mean delay, by Little's law, of the packets that found room, and the loss. `None` if the
+    /// table is shorter than the queue and would be full.
     fn delay(&self) -> Option<PhasedDelay> {
         let (number, served, length) = self.sums;
         let loss = (1.0 - served / (self.link.rate * length)).max(0.0);
@@ -264,7 +267,7 @@ impl Chain {
     }
 }
 
-/// Equal lengths, which follow each other, as one.
+/// Makes one length of equal lengths, with the sum of their probabilities.
 fn merged(lengths: Lengths) -> Lengths {
     let mut all: Lengths = Vec::new();
     let mut sorted = lengths;

@@ -14,7 +14,7 @@ pub struct PoissonServer {
 pub struct LimitedQueue {
     /// The fraction of packets that find the queue full.
     pub loss: f64,
-    /// Mean wait of the others, before their service.
+    /// Mean wait of the other packets, before their service.
     pub mean_wait: f64,
 }
 
@@ -57,7 +57,7 @@ impl PoissonServer {
         if self.load() >= 1.0 || work <= 0.0 {
             return 1.0;
         }
-        // The positive root of this convex function, which is negative before.
+        // The positive root of this convex function, which is negative below the root.
         let excess = |decay: f64| self.sum(|time| (decay * time).exp_m1()) - decay;
         let mut high = self.load() / self.residual();
         while excess(high) < 0.0 {
@@ -73,9 +73,10 @@ impl PoissonServer {
 
     /// Loss and wait if no more than `most` packets find room, the one in service included; exact.
     ///
-    /// The numbers that departing packets leave behind are a Markov chain. Its probabilities follow
-    /// one another, as the number passes each level as often upwards as downwards. All terms are
-    /// positive. (Takagi, *Queueing Analysis* 2, 1993, section 5.1.)
+    /// The numbers of packets that departing packets leave behind are a Markov chain. Each
+    /// probability follows from the earlier ones, because the number passes each level as often
+    /// upwards as downwards. All terms are positive. (Takagi, *Queueing Analysis* 2, 1993, section
+    /// 5.1.)
     pub fn limited(&self, most: usize) -> LimitedQueue {
         let more = self.arrivals_beyond();
         let none = 1.0 - more[0];
@@ -106,7 +107,7 @@ impl PoissonServer {
         LimitedQueue { loss, mean_wait }
     }
 
-    /// For each number, the probability of more arrivals than that during a service.
+    /// For each number `n`, the probability of more than `n` arrivals during a service.
     fn arrivals_beyond(&self) -> Vec<f64> {
         let (all, rate) = (self.rate(), self.rate());
         let mut more: Vec<f64> = Vec::new();
@@ -139,7 +140,7 @@ impl PoissonServer {
 }
 
 /// Mean waits if packets of an earlier rank are served first, each rank in order of arrival and
-/// without interruption (Cobham 1954); `None` from the rank on with which the load reaches 1.
+/// without interruption (Cobham 1954). `None` for all ranks if their load together is 1 or more.
 pub fn mean_waits_by_rank(ranks: &[PoissonServer]) -> Vec<Option<f64>> {
     let total: f64 = ranks.iter().map(PoissonServer::load).sum();
     let residual: f64 = ranks.iter().map(PoissonServer::residual).sum();
@@ -165,7 +166,7 @@ pub struct WaitTable {
 impl WaitTable {
     /// Steps of the grid within the longest service.
     const STEPS: f64 = 256.0;
-    /// Longest table.
+    /// Maximum number of values in the table.
     const LONGEST: usize = 200_000;
     /// The table ends when it has all but this fraction of the packets.
     const REST: f64 = 1e-4;
@@ -222,8 +223,8 @@ impl WaitTable {
         value(from) + part * (value(from + 1) - value(from))
     }
 
-    /// The delay that this fraction of packets does not exceed, the service included, for packets
-    /// whose service times are these; the share is at most 0.999.
+    /// The delay, including the service, that the fraction `share` of packets with these service
+    /// times does not exceed. `share` is at most 0.999.
     pub fn delay_quantile(&self, services: &PoissonServer, share: f64) -> f64 {
         let all = services.rate();
         let within = |delay: f64| services.sum(|time| self.at_most(delay - time)) / all;

@@ -1,10 +1,11 @@
 //! The paper's model as printed: the superposition is treated as a renewal process with the same
 //! interval distribution.
 //!
-//! With exponential services this is a GI/M/1 queue. One number solves it: the root of `s = A*(mu
-//! (1 - s))` between zero and one, where `A*` is the transform of the interval. The wait is then
-//! exponential with the rate `mu (1 - s)`, with the probability `s`. No matrix is needed, and none
-//! of the `k^(N+1)` states.
+//! With exponential services of rate `mu` this is a GI/M/1 queue. Its solution needs one number:
+//! the root of `s = A*(mu (1 - s))` between zero and one, where `A*` is the transform of the
+//! interval. With the probability `s` there is a wait, which is then exponential with the rate `mu
+//! (1 - s)`. No matrix is needed, and none of the `k^(N+1)` states of `N + 1` streams whose batches
+//! have `k` packets.
 
 use crate::line::Stream;
 use crate::refused::Refused;
@@ -90,8 +91,8 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
 }
 
 /// Probability that the rest of an Erlang interval of `phases` steps, seen at a random moment, is
-/// longer than `steps` mean steps. Each phase is equally likely then, so it is the mean over all
-/// phases.
+/// longer than `steps` mean steps. Each phase is equally likely at that moment, so the result is
+/// the mean over all phases.
 fn residual_tail(phases: usize, steps: f64) -> f64 {
     let k = phases as f64;
     let (first, end) = likely(phases, steps);
@@ -117,8 +118,8 @@ fn likely(phases: usize, mean: f64) -> (usize, usize) {
     (first.min(phases), ((mean + width) as usize).min(phases))
 }
 
-/// Logarithm of the Poisson probability of `count`. The factorial of large counts is that of
-/// Stirling's series, whose relative error is below 1e-9 from 200 on.
+/// Logarithm of the Poisson probability of `count`. From 200 on, the factorial of `count` is
+/// computed by Stirling's series, with a relative error below 1e-9.
 fn log_poisson(count: usize, mean: f64) -> f64 {
     let n = count as f64;
     let factorial = if count < 200 {

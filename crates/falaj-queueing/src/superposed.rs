@@ -7,9 +7,10 @@
 //! four streams and batches of 160 have more states than any matrix can hold.
 //!
 //! So the same stream of batches is solved for small sizes, and the mean is extrapolated to the
-//! true size as a function of one over the size. It is not a power series: sources of nearly equal
-//! rates drift past one another slowly, which adds half powers. It is extrapolated with and without
-//! half powers, and with one size fewer; the differences give the error.
+//! true size as a function of one over the size. This function is not a power series: sources of
+//! nearly equal rates drift past one another slowly, which adds half powers. The mean is
+//! extrapolated with and without half powers, and with one size fewer; the differences give the
+//! error.
 
 use crate::arrivals::Arrivals;
 use crate::line::Stream;

@@ -74,13 +74,13 @@ impl Envelope {
 /// The traffic of a source on a link that it passes, in bytes as the link counts them.
 pub struct Sends<'a> {
     pub(crate) source: &'a Source,
-    /// The flow that takes it.
+    /// The flow that takes the source's packets.
     pub(crate) flow: usize,
-    /// Number of its sources that may send to that flow.
+    /// Number of individual sources that may send to that flow.
     sources: u32,
-    /// Mean number of its sources that send to that flow.
+    /// Mean number of individual sources that send to that flow.
     pub(crate) mean_sources: f64,
-    /// False if it passes other links before.
+    /// False if the traffic passes other links before this one.
     pub(crate) first: bool,
     /// A token bucket that bounds each source: rate, and burst in bytes; `None` if nothing bounds
     /// it.
@@ -143,7 +143,7 @@ impl Many {
     }
 }
 
-/// The traffic on each link: up at twice its index, and down at the next one.
+/// The traffic on each link `n`: up at index `2 n`, down at index `2 n + 1`.
 pub fn sources(scenario: &Scenario) -> Vec<Vec<Sends<'_>>> {
     let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
     let mut all: Vec<_> = (0..2 * scenario.links.len()).map(|_| Vec::new()).collect();
@@ -221,7 +221,7 @@ pub(super) fn united(
         curve: known.iter().fold(Curve::zero(), |all, e| all.sum(&e.curve)),
         buckets: vec![(Rate(rate), burst)],
         sources: known.iter().flat_map(|e| e.sources.clone()).collect(),
-        // If the smallest packet of one flow is unknown, so is that of all together.
+        // If the smallest packet of one flow is unknown, so is the smallest packet of all flows.
         smallest: known.iter().map(|e| e.smallest).min().flatten(),
     })
 }

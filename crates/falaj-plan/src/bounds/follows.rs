@@ -20,7 +20,7 @@ pub struct Delay {
     pub formula: String,
     /// The condition.
     pub condition: String,
-    /// The reason why it is not lower, in words.
+    /// The reason why the delay bound is not lower, in words.
     pub limit: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Backlog {
     pub fits: String,
     /// True if the queue is certain to hold it.
     pub lossless: bool,
-    /// A limit with which the queue would hold it, if the present one may not.
+    /// A limit with which the queue would hold this backlog, if the present limit may be too low.
     pub enough: Option<Limit>,
 }
 
@@ -51,7 +51,7 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// The shorter delay and the shorter backlog of both, each chosen by itself.
+    /// The shorter of both delays and the shorter of both backlogs, chosen independently.
     pub(super) fn shorter(self, other: Distances) -> Distances {
         let is = other.delay.length < self.delay.length;
         Distances {
@@ -67,7 +67,7 @@ impl Distances {
     }
 }
 
-/// The service curve to which a delay is the distance.
+/// The kind of the service curve from which a delay bound follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rate,

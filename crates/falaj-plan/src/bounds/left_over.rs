@@ -1,13 +1,14 @@
 //! The service that a work-conserving link leaves over for a flow, from the envelopes of the flows
 //! that may be served before it.
 //!
-//! A packet of the flow comes `x` after the link began to serve its rank without a pause, and
-//! leaves `t` after that beginning. Until any instant before `t` the link sent less than what came:
-//! `C t < a(x) + b(t) + once`. Here `a` is the envelope of the flow, whose packets keep their
-//! order. `b` is the sum of the envelopes of all other flows of its rank and of lower ranks, which
-//! are served earlier. `once` counts the bytes of higher ranks. So the flow is served by the curve
-//! `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran 2001, theorem 6.2.1). Bits are
-//! counted, and a packet has left with its last bit, so nothing is added for packets.
+//! The link has the rate `C`. A packet of the flow comes a time `x` after the link began to serve
+//! the flow's rank without a pause, and leaves a time `t` after that beginning. Up to any instant
+//! before `t` the link has sent less than has come: `C t < a(x) + b(t) + once`. Here `a` is the
+//! envelope of the flow, whose packets keep their order. `b` is the sum of the envelopes of all
+//! other flows of its rank and of lower ranks, which are served earlier. `once` counts the bytes of
+//! higher ranks. So the flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le
+//! Boudec and Thiran 2001, theorem 6.2.1). Bits are counted, and a packet has left with its last
+//! bit, so nothing is added for packets.
 
 use super::envelope::Envelope;
 use super::served::Served;
@@ -38,9 +39,9 @@ pub(crate) struct LeftOver {
     /// Service in bytes within a time, from any instant at which the link begins to serve the
     /// flow's rank.
     pub(crate) service: Curve,
-    /// Bound on the bytes that others send within a time.
+    /// Bound on the bytes that other flows send within a time.
     pub(crate) before: Curve,
-    /// The conditions under which it holds.
+    /// The conditions under which this service is left over.
     pub(crate) given: Given,
     /// The formula of the delay bound that follows.
     pub(crate) formula: &'static str,
@@ -91,13 +92,13 @@ pub(crate) struct Rivals {
 
 /// The formula for a flow that has the link, or its rank, to itself.
 const ALONE: &str = "h(envelope, C t)";
-/// Number of flows above which the slowest bucket of each stands for its envelope.
+/// Number of flows above which only the token bucket with the lowest rate stands for an envelope.
 const FINE: usize = 200;
-/// Number of windows of a contract that are drawn one by one.
+/// Number of windows of a contract for which the curve has pieces of their own.
 const WINDOWS: u64 = 20;
 
 impl Rivals {
-    /// The rivals on a link. `None` if the link may rest while packets wait, or if packets of a
+    /// The rivals on a link. `None` if the link may be idle while packets wait, or if packets of a
     /// flow may overtake each other.
     pub(crate) fn of<'a>(
         pipe: &PipeSpec,
@@ -198,7 +199,7 @@ impl Rivals {
     }
 }
 
-/// Returns true if the link never rests while packets wait, and sends the packets of each flow in
+/// Returns true if the link is never idle while packets wait, and sends the packets of each flow in
 /// the order of their arrival.
 pub(crate) fn conserves_work(kind: &str, setup: &Setup) -> bool {
     struct InOrder;

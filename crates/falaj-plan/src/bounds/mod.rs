@@ -32,11 +32,11 @@ use visits::VisitedFlow;
 pub struct Outlook {
     /// The flow's name.
     pub name: String,
-    /// Mean rate that the scenario's sources offer to it, in bits per second.
+    /// Mean rate that the scenario's sources offer to the flow, in bits per second.
     pub offered: u64,
     /// True if TCP connections send to it as well, at a rate that follows the packets that arrive.
     pub connections: bool,
-    /// The guarantee of the discipline to it.
+    /// The guarantee of the discipline to the flow.
     pub guarantee: Result<Guarantee, NoGuarantee>,
     /// The limit of the queue that holds its packets.
     pub limit: Limit,
@@ -45,7 +45,7 @@ pub struct Outlook {
     pub envelope: Result<Envelope, String>,
     /// Rate, latency and curve of the service for the traffic of that envelope.
     pub service: Option<(Rate, Span, Curve)>,
-    /// The condition, beside a backlog, for the guaranteed rate.
+    /// The condition for the guaranteed rate, in addition to a backlog.
     pub rate_condition: Option<RateCondition>,
     /// Additional delay beyond the guarantee after a change, until the link has been idle; `None`
     /// if it is not known.
@@ -59,9 +59,9 @@ pub struct Outlook {
     pub jitter: Option<Bound>,
     /// Bound on the bytes queued.
     pub backlog: Option<Backlog>,
-    /// Set if a mask makes several queues or links of this flow: their maximum number, and the
-    /// number of those that further ids share, in words. All other fields then hold for each of
-    /// them.
+    /// Set if a mask makes several queues or links of this flow: in words, their maximum number,
+    /// and the number of additional ones that further ids share. All other fields then hold for
+    /// each of them.
     pub many: Option<String>,
     /// True if several flows share the queue: envelope, service and backlog are those of all
     /// together.
@@ -69,11 +69,11 @@ pub struct Outlook {
     /// The bound that holds whatever the scenario's sources do: for a full queue, or for the
     /// envelope that the flow declares.
     pub assured: Option<Delay>,
-    /// The bound if all flows keep to the envelopes that they declare; `None` if `assured` is as
-    /// low.
+    /// The bound if all flows keep to the envelopes that they declare; `None` if it is not lower
+    /// than `assured`.
     pub mutual: Option<Delay>,
-    /// The bound if flows send no more than their sources; `None` if one of the other two is as
-    /// low.
+    /// The bound if flows send no more than their sources; `None` if it is not lower than the other
+    /// two bounds.
     pub by_sources: Option<Delay>,
 }
 

@@ -1,4 +1,4 @@
-//! The guarantees of a discipline to its flows, as precise as they are known.
+//! The guarantees of a discipline to its flows, as precisely as they are known.
 
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
@@ -27,7 +27,7 @@ pub struct Served {
     pub(super) visits: Vec<VisitLimits>,
     /// The curve that defines the deadlines of each flow's packets, if they have any.
     pub(crate) deadlines: Vec<Option<Deadlines>>,
-    /// The condition, beside a backlog, for the guaranteed rates.
+    /// The condition for the guaranteed rates, in addition to a backlog.
     pub(super) rate_condition: Option<RateCondition>,
     /// Additional delay beyond the guarantees after a change.
     pub(super) settling: Settling,
@@ -90,7 +90,7 @@ impl Served {
     }
 }
 
-/// Maximum number of turns that the curve has one by one. Beyond them it continues as the straight
+/// Maximum number of turns for which the curve has steps. Beyond them it continues as the straight
 /// line below the turns, which is about as tight there.
 const MOST_TURNS: u64 = 100;
 

@@ -1,15 +1,16 @@
 //! The service of a flow that shares a link by visits, from the visits of its rivals and from the
-//! envelopes of those that have one.
+//! envelopes of the rivals that have one.
 //!
-//! The link has sent `C t` bytes a time `t` after a backlog of the flow began. The packet that
-//! ends with byte `S` of the backlog needs at most `m = ceil(S/Q)` visits. Until it has left, a
-//! rival sends at most `m Q' + L` bytes, with its own quantum `Q'`. It also sends at most `a(t +
-//! D)`, if `a` is its envelope and `D` a bound on its delay: its bytes came at most `D` before the
-//! backlog began. So the packet has left when `C t` reaches `S` and the smaller one of both values
-//! for each rival.
+//! The link has the rate `C`, the flow the quantum `Q`. At a time `t` after a backlog of the flow
+//! began, the link has sent `C t` bytes. The packet that ends with byte `S` of the backlog needs at
+//! most `m = ceil(S/Q)` visits. Until it has left, a rival with quantum `Q'` sends at most `m Q' +
+//! L` bytes, of which `L` are carried over from earlier visits. The rival also sends at most `a(t +
+//! D)` bytes, if `a` is its envelope and `D` a bound on its delay: these bytes came at most `D`
+//! before the backlog began. So the packet has left when `C t` reaches `S` plus the smaller of
+//! these two values of each rival.
 //!
-//! A lower bound for one flow shortens `D` for its rivals, so bounds are computed again until none
-//! falls. Tabatabaee and Le Boudec, "Deficit round-robin: a second network calculus analysis"
+//! A lower delay bound of one flow reduces `D` for its rivals, so bounds are computed again until
+//! none falls. Tabatabaee and Le Boudec, "Deficit round-robin: a second network calculus analysis"
 //! (2021), have this iteration with output curves in the place of `D`.
 
 use super::envelope::Envelope;
@@ -81,8 +82,8 @@ impl Line {
     }
 }
 
-/// A rival of a flow: the limits on its visits, and bounds on the bytes that it sends, which are
-/// none if its envelope is unknown.
+/// A rival of a flow: the limits on its visits, and bounds on the bytes that it sends. There are no
+/// such bounds if its envelope is unknown.
 struct Rival {
     limits: VisitLimits,
     lines: Vec<Line>,
@@ -162,7 +163,7 @@ fn service(
     let quantum = flow.limits.quantum.max(1);
     let burst = own.buckets.iter().map(|bucket| bucket.1).min()?;
     let visits = needed(flow, own).min((MOST_VISITS / rivals.len() as u64).clamp(4, 100));
-    // The bytes before those of each visit.
+    // For each visit, a line above the bytes that rivals send before it ends.
     let mut lines: Vec<Line> = (1..=visits)
         .map(|m| before(rate, rivals, m, burst.clamp((m - 1) * quantum + 1, m * quantum)))
         .collect();

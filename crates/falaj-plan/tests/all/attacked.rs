@@ -91,8 +91,9 @@ fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
     assert!(bounds[0] > Some(Span(1_000_000)), "{bounds:?}");
 }
 
-/// Each flow of a lower priority has a bound by the envelopes of the flows before it. Needs are
-/// judged by that bound. It depends on other flows, so it is not one that holds whatever they do.
+/// Each flow of a lower priority has a bound by the envelopes of the flows before it. Requirements
+/// are judged by that bound. The bound depends on other flows, so it does not hold whatever they
+/// send.
 #[test]
 fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     let text = alike("priority", &["priority = 0", "priority = 1", "priority = 2"])
@@ -183,8 +184,9 @@ fn short_phases_of_virtual_links_carry_what_two_of_them_must() {
     }
 }
 
-/// A flow of 200 B waits for the quanta of rivals of which nothing is known, and for the envelopes
-/// of the others. Their delays bound the bytes that they have queued, and shorten one another.
+/// A flow of 200 B waits for the quanta of rivals whose envelopes are unknown, and for the
+/// envelopes of the other rivals. The delay bounds of these others limit the bytes that they have
+/// queued, and lower one another.
 #[test]
 fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
     let envelope = "envelope = { rate = \"64kbit\", burst = \"200B\" }\n";
@@ -198,7 +200,8 @@ fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
             "[link.l]\nrate = \"10mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr\" }}\n{flows}"
         )
     };
-    // Alone: its 200 B, and a quantum and a carried packet of each rival.
+    // If only this flow has an envelope: its 200 B, and a quantum and a carried packet of each
+    // rival.
     let (bounds, _) = attack(&text(1), 200);
     assert_eq!(bounds[0], Some(Span(8 * (200 + 5 * 3_000) * 100)));
     // Two rivals are unknown; the three others have 200 B each, and the bytes that come meanwhile.
@@ -209,7 +212,7 @@ fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
     assert!(witness.ratio > 0.8, "{witness:?} of {bounds:?}");
 }
 
-/// Drawn links under `drr`: flows with any quanta, some with envelopes. No search breaks a bound.
+/// Random links under `drr`: flows with any quanta, some with envelopes. No search breaks a bound.
 #[test]
 fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
     let mut state = 1u64;

@@ -57,7 +57,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The value is within four standard errors, and `rounding` of the measuring instrument.
+    /// Checks that the value is within four standard errors, plus the relative error `rounding`.
     fn check(&self, what: &str, rounding: f64) {
         let error = self.simulated.standard_error.expect("several replications");
         let off = (self.expected - self.simulated.mean).abs();
@@ -202,8 +202,8 @@ fn expected_values_are_those_of_simulation_and_of_the_page() {
     agree(Path::new(PAGE), "| link | load |", &table);
 }
 
-/// The most that the chains of phases may be off: `exact` if all links are of type A and wait out
-/// their tails, where only the grid of time is approximate, and otherwise `decoupled`.
+/// The largest relative error of the chains of phases: first if all links are of type A and wait
+/// out their tails, where only the grid of time is approximate, then for all others.
 const OFF: (f64, f64) = (0.01, 0.03);
 
 /// Types and rates in Mbit/s of the virtual links of the paper's tables. Queues have 20 packets of
@@ -276,7 +276,7 @@ fn chains_of_phases_are_as_near_to_simulation_as_the_page_says() {
     agree(Path::new(PAGE), "| types | Mbit/s |", &table);
 }
 
-/// The page has this table, which begins with `head`; `UPDATE_EXPECT=1` writes it.
+/// Checks that the page has this table, which begins with `head`; `UPDATE_EXPECT=1` writes it.
 fn agree(page: &Path, head: &str, table: &str) {
     let text = std::fs::read_to_string(page).expect("the page is there");
     let from = text.find(head).expect("the page has the table");

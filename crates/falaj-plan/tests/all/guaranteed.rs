@@ -64,8 +64,8 @@ fn kept(kind: &str, keys: &str, envelope: &str) -> String {
     )
 }
 
-/// By hand: 3000 B at 2 Mbit/s take 12 ms, and a packet of the others 1.2112 ms. Adaptive rate
-/// control adds a packet at the own rate, a period, and a slice and a packet of each flow.
+/// By hand: 3000 B at 2 Mbit/s take 12 ms, and a packet of the other flows 1.2112 ms. Adaptive rate
+/// control adds a packet at the flow's own rate, a period, and a slice and a packet of each flow.
 #[test]
 fn a_flow_within_its_envelope_has_a_delay_bound_where_others_have_none() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
@@ -88,8 +88,8 @@ fn a_flow_within_its_envelope_has_a_delay_bound_where_others_have_none() {
     assert_eq!(delay("virtual-clock", "rate = \"2mbit\"", ""), None, "nothing is known");
 }
 
-/// On the curve's first slope 1514 B at 4 Mbit/s take 3.028 ms; a packet of the others takes 1.2112
-/// ms.
+/// On the curve's first slope 1514 B at 4 Mbit/s take 3.028 ms; a packet of the other flows takes
+/// 1.2112 ms.
 #[test]
 fn a_curve_that_begins_fast_gives_a_short_delay() {
     let keys = "rate = \"64kbit\"\nburst-rate = \"4mbit\"\nburst-time = \"10ms\"";

@@ -25,7 +25,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The program or library that `cc` makes of a source in C.
+/// Compiles a source in C with `cc`; returns the path of the program or library.
 pub(crate) fn cc(source: &Path, flags: &[&str]) -> PathBuf {
     let out = target(&format!("lib{}.so", source.file_stem().unwrap().to_string_lossy()));
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -40,17 +40,17 @@ pub(crate) fn cc(source: &Path, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A library in C.
+/// Compiles a library in C.
 pub(crate) fn library(source: &Path, flags: &[&str]) -> PathBuf {
     cc(source, &[&["-shared", "-fPIC"], flags].concat())
 }
 
-/// An example in C.
+/// Compiles an example in C as a library.
 pub(crate) fn c_example(name: &str) -> PathBuf {
     library(&root().join("examples/plugins/c").join(name), &[])
 }
 
-/// The discipline of `tests/c` that breaks the contract in this way.
+/// Compiles the discipline of `tests/c` that breaks the contract in this way.
 pub(crate) fn naughty(fault: &str) -> PathBuf {
     library(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/naughty.c"),
@@ -58,7 +58,7 @@ pub(crate) fn naughty(fault: &str) -> PathBuf {
     )
 }
 
-/// A library in Rust from this source, with the plug-in API.
+/// Compiles a library in Rust from this source, with the plug-in API.
 pub(crate) fn rust(source: &Path) -> PathBuf {
     let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let api = target("libfalaj_plugin_api.rlib");

@@ -200,7 +200,7 @@ fn drr_plus_plus_in_c_is_as_the_built_in_discipline_with_changes_and_polls() {
     let mut unlike = 0;
     for seed in 0..200 {
         let mut dice = Dice(seed + 7);
-        // Any number of flows is of low latency, and a change makes others so.
+        // Any of the flows may have low latency, and the change draws this again.
         let mut draw = || {
             [0; 5].map(|_| {
                 let latency = if dice.below(2) == 0 { "low" } else { "normal" };
@@ -283,7 +283,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         ("DROPS_EMPTY", "it drops from flow 2 (the first is 0), which has no packet"),
     ] {
         let (sent, broken) = run(&plugin(&loaded(&naughty(fault)), 3), row(), &[]);
-        // Four packets of the first flow, then packets in turn.
+        // Four packets of the first flow; then falaj serves the flows in turn.
         let flows: Vec<u32> = sent.iter().map(|&(flow, ..)| flow).collect();
         assert_eq!(flows, [0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1], "{fault}");
         let [Breach { library, what: told, at, times, instead }] = &broken[..] else {
@@ -296,7 +296,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         );
         assert_eq!(at.0, if fault == "ENDLESS" { 1600 + 1000 } else { 1600 }, "{fault}");
     }
-    // It serves the first flow until its queue is empty, and then serves it again.
+    // The library serves the first flow until its queue is empty, and then serves it again.
     let four = (0..8).map(|n| (n, Event::Packet { flow: (n / 4) as u32, bytes: 50 })).collect();
     let (sent, broken) = run(&plugin(&loaded(&naughty("TWICE")), 2), four, &[]);
     assert_eq!(sent.len(), 8);
@@ -403,7 +403,7 @@ fn another_takes_over_while_packets_wait() {
     let three = || PipeSpec::new("drr", setup(Values::default(), 3), Span::ZERO);
     for successor in [plugin(&good, 3), three(), plugin(&bad, 3)] {
         let again = successor.setup.scheduler.library() == Some(&bad);
-        // When it comes, the fifth packet is in transmission, served round robin.
+        // At the change the fifth packet is in transmission, served round robin.
         let mut events = row();
         events.push((1700, Event::Change(Box::new(successor))));
         let (sent, broken) = run(&plugin(&bad, 3), events, &[]);
@@ -431,7 +431,7 @@ fn tags_are_of_the_packet_at_the_head_and_guarantees_as_declared() {
         let mut events: Vec<(u64, Event)> =
             packets(seed, 3, 60).into_iter().enumerate().map(apart).collect();
         let middle = events[30].0;
-        // Its tags are computed again at a change.
+        // The tags are computed again at a change.
         events.insert(30, (middle, Event::Change(Box::new(plugin(&mine, 3)))));
         let (sent, broken) = run(&plugin(&mine, 3), events, &[]);
         assert!(sent.is_sorted_by_key(|&(_, handle, _)| handle), "first in, first out: {sent:?}");

@@ -1,4 +1,4 @@
-/* Sizes and places of all that the header has. */
+/* Prints the sizes and offsets of all that the header declares. */
 #include "falaj_discipline.h"
 
 #include <stddef.h>

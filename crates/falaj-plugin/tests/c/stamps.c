@@ -1,4 +1,4 @@
-/* First in, first out across all queues, by numbers that packets carry; and a guarantee. */
+/* Serves first in, first out across all queues, by the tags of packets; declares a guarantee. */
 #include "falaj_discipline.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Packets begin only at whole multiples of `tick`, first flow first. */
+/* Begins transmissions only at whole multiples of `tick`, and serves the first flow first. */
 #include "falaj_discipline.h"
 
 #include <stdlib.h>

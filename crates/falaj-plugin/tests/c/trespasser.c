@@ -1,6 +1,6 @@
-/* Serves the first flow that has a packet. With the fourth it tries what no link does: to open files that are not its
-   scenario's, SECRET among them, and to make system calls that it has no need of. On standard error it says how each
-   ended. */
+/* Serves the first flow that has a packet. With the fourth packet it tries actions that no link
+   needs: it opens files that are not its scenario's, SECRET among them, and makes system calls
+   that it does not need. It reports the result of each on standard error. */
 #define _GNU_SOURCE
 #include "falaj_discipline.h"
 
