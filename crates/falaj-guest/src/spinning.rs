@@ -51,8 +51,8 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     pids.filter_map(|pid| Some((pid, time(pid)?))).collect()
 }
 
-/// The name of a process's program. The guest's kernel started the process with the highest stack,
-/// which holds the kernel's own name: this name is skipped.
+/// The name of a process's program. The highest stack is the stack with which the guest's kernel
+/// started the process. It holds the kernel's own name, which is skipped.
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
