@@ -397,7 +397,8 @@ mod tests {
         }
     }
 
-    /// Counts of 32 bits lose nothing when they are moved to 64 bits, and counting goes on.
+    /// Counts of 32 bits lose nothing when they are moved to 64 bits, and further delays are
+    /// counted.
     #[test]
     fn few_become_many() {
         let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));

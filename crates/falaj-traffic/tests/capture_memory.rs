@@ -5,10 +5,10 @@ use falaj_traffic::capture::{arrivals, read};
 use std::fs;
 use std::io::{self, Read};
 
-/// Bytes of a packet's frame in the capture.
+/// Length of a packet's frame in the capture, in bytes.
 const FRAME: usize = 60;
 
-/// A capture of short packets by another program, generated while it is read and never stored
+/// A capture of short packets by another program, generated while it is read, and never stored as a
 /// whole.
 struct Generated {
     at: usize,
@@ -47,7 +47,7 @@ fn begin() -> usize {
     most()
 }
 
-/// The peak of resident memory since then, in bytes.
+/// Returns the peak of resident memory since [`begin`], in bytes.
 fn most() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");

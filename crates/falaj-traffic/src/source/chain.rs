@@ -137,7 +137,7 @@ impl Chain {
         self.rate
     }
 
-    /// A state drawn from the stationary distribution.
+    /// Returns a state drawn from the stationary distribution.
     pub(super) fn begin(&self, chance: &mut Chance) -> usize {
         let mut at = unit(chance);
         let found = self.stationary.iter().position(|share| {

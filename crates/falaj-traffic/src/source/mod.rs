@@ -11,7 +11,8 @@
 //! | [`recorded`] | replay of a capture's packets |
 //! | [`bucket`] | token buckets behind a source: shapers and policers |
 //!
-//! TCP is not among them, as its packets depend on what arrives; see [`crate::tcp`].
+//! TCP is not among these models, because its packets depend on acknowledgements; see
+//! [`crate::tcp`].
 
 pub mod bucket;
 pub mod chain;
@@ -36,27 +37,28 @@ use rand_distr::{Distribution, Exp1, StandardUniform};
 pub struct Packet {
     /// Time at which it is sent.
     pub at: Time,
-    /// Its length as the link accounts it.
+    /// Its length in bytes, as the link accounts it.
     pub bytes: u32,
 }
 
-/// A source as the iterator of its packets, in order.
+/// A source, which is an iterator over its packets, in order.
 #[derive(Clone, Debug)]
 pub struct Source {
     spec: SourceSpec,
-    /// Random stream of its instants.
+    /// Random stream of the packets' times.
     chance: Chance,
-    /// Random stream of its lengths, so that other lengths leave the instants unchanged.
+    /// Random stream of the packets' lengths. It is separate, so that other lengths leave the times
+    /// unchanged.
     lengths: Chance,
-    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of
-    /// `1 / divisor`.
+    /// Nanoseconds between packets at the rate: the whole part, and the remainder in units of `1 /
+    /// divisor`.
     gap: u64,
     gap_rest: u64,
     divisor: u64,
     mean_gap: f64,
-    /// Remainder carried over, so that no drift builds up.
+    /// Remainder that is carried over, so that rounding errors do not accumulate.
     rest: u64,
-    /// Fraction of a nanosecond carried over from random times.
+    /// Fraction of a nanosecond that is carried over from random times.
     carry: f64,
     next: Time,
     /// End of the present on period.
@@ -65,23 +67,24 @@ pub struct Source {
     state: usize,
     /// Number of frames so far, or of packets of a recording.
     count: u64,
-    /// Bytes of the last frame still to be sent, and the number of packets for them.
+    /// Bytes of the last frame that are still to be sent, and the number of packets for them.
     left: (u32, u32),
-    // Few sources have these; they are boxed so that more sources fit into a processor's caches.
+    // Few sources have the following fields, which are boxed so that more sources fit into a
+    // processor's caches.
     greedy: Option<Box<Greedy>>,
-    /// The token bucket of its limit, and the last departure from it.
+    /// The token bucket of the source's limit, and the time of the last departure from the bucket.
     limited: Option<Box<(Tokens, Time)>>,
 }
 
 impl Source {
-    /// The source number `index` under `seed`: each has its own random streams.
+    /// Creates the source number `index` under `seed`. Each source has its own random streams.
     pub fn new(spec: SourceSpec, seed: u64, index: u64) -> Source {
         /// Separates the streams of sources from those of other elements.
         const SOURCES: u64 = 0x736f_7572_6365;
         const LENGTHS: u64 = 0x6c65_6e67_7468;
         let (bytes, times) = spec.mean_size();
         let work = u128::from(bytes) * u128::from(BIT_NANOS);
-        // Allowed rates are far below those for which this would overflow.
+        // The allowed rates are far below the rates for which this would overflow.
         let divisor = u128::from(spec.rate.0.max(1)) * u128::from(times.max(1));
         let divisor = u64::try_from(divisor).unwrap_or(u64::MAX);
         let mut source = Source {
@@ -119,10 +122,11 @@ impl Source {
         source
     }
 
-    /// Whole nanoseconds of a random time; the fraction is carried over.
+    /// Returns the whole nanoseconds of a random time. The fraction is carried over.
     #[inline]
     fn whole(&mut self, nanos: f64) -> Span {
-        // Pareto's longest times exceed any run: thirty years are enough.
+        // The longest times of the Pareto distribution exceed any run; they are limited to thirty
+        // years.
         let exact = nanos.min(1e18) + self.carry;
         // Signed, because processors convert between signed integers and floats fastest.
         let whole = exact as i64;
@@ -161,7 +165,7 @@ impl Source {
         Span(self.gap + more)
     }
 
-    /// The next packet of a frame; all packets of a frame come at its instant.
+    /// The next packet of a frame; all packets of a frame have the frame's time.
     fn of_frame(&mut self) -> Packet {
         let at = self.next;
         if let (0, Model::Video(frames)) = (self.left.1, &self.spec.model) {
@@ -179,7 +183,7 @@ impl Source {
 }
 
 impl Source {
-    /// The next packet, before any limit.
+    /// Returns the next packet before the limit is applied.
     #[inline(always)]
     fn unlimited(&mut self) -> Option<Packet> {
         let at = self.next;
@@ -191,8 +195,8 @@ impl Source {
             Model::Cbr => at + self.equal_gap(),
             Model::OnOff { on, off, law } => {
                 let mut next = at + self.equal_gap();
-                // The gap continues in the next on period: a burst that began with a packet would
-                // send half a packet more than its share.
+                // The gap continues in the next on period. If each burst began with a packet, it
+                // would send half a packet more than its share.
                 while next >= self.on_until {
                     let over = next - self.on_until;
                     let on_again = self.on_until + self.lasting(law, off);
@@ -219,7 +223,7 @@ impl Source {
         Some(Packet { at, bytes: self.spec.sizes.draw(&mut self.lengths) })
     }
 
-    /// The next packet after the limit.
+    /// Returns the next packet after the limit is applied.
     fn limited(&mut self) -> Option<Packet> {
         loop {
             let Packet { at, bytes } = self.unlimited()?;
@@ -290,7 +294,8 @@ mod tests {
         }
     }
 
-    /// Bursts of 200 Mbit/s, on for a quarter of the time, behind a bucket of 60 Mbit/s.
+    /// Bursts of 200 Mbit/s, which are on for a quarter of the time, limited by a bucket of 60
+    /// Mbit/s.
     fn behind(limit: Option<Limit>) -> Vec<Packet> {
         let law = PeriodLaw::Exponential;
         let model = Model::OnOff { on: Span::from_millis(1), off: Span::from_millis(3), law };
@@ -306,8 +311,8 @@ mod tests {
         assert!(!conforms(&plain, bucket));
         let shaped = behind(Some(Limit::Shaped(bucket)));
         assert!(conforms(&shaped, bucket));
-        // The same packets in the same order, none earlier; some at the same instant, and all but
-        // the last few.
+        // The shaper sends the same packets in the same order, except the last few. No packet is
+        // earlier, and some are at the same time.
         assert!(plain.iter().zip(&shaped).all(|(a, b)| a.bytes == b.bytes && a.at <= b.at));
         assert!(
             plain.iter().zip(&shaped).any(|(a, b)| a.at < b.at)
@@ -315,7 +320,8 @@ mod tests {
         );
         assert!(shaped.len() + 200 > plain.len(), "{} {}", shaped.len(), plain.len());
         assert!(shaped.windows(2).all(|w| w[0].at <= w[1].at));
-        // As early as possible: a delayed packet could not have left two nanoseconds earlier.
+        // Packets leave as early as possible: a delayed packet could not have left two nanoseconds
+        // earlier.
         let waited =
             |i: &usize| shaped[*i].at > plain[*i].at && shaped[*i].at > shaped[*i - 1].at + Span(2);
         for i in (1..shaped.len()).filter(waited).step_by(100) {
@@ -351,7 +357,7 @@ mod tests {
         let again = sent(Some(6_000));
         assert_eq!((again.len(), again[4], again[12]), (15, (6007, 100), (18_007, 100)));
         let all = Recording { packets, again: None };
-        // Three gaps of 5/3 us, and one more.
+        // Three gaps of 5/3 us, and a fourth gap of this length.
         assert_eq!((all.period(), all.rate()), (6_666, Rate(1000 * 8_000_000_000 / 6_666)));
     }
 
@@ -361,7 +367,7 @@ mod tests {
         let poisson = SourceSpec { limit, ..spec(Model::Poisson) };
         assert_eq!(poisson.at_most(|bytes| bytes), Some((Rate(60_000_000), 5_000)));
         assert_eq!(poisson.mean_rate(), Rate(60_000_000));
-        // 20 B more for each packet: the relative increase is largest for the smallest packet, a
+        // Each packet counts 20 B more. The relative increase is largest for the smallest packet: a
         // quarter.
         let mixed = SourceSpec { sizes: Sizes::Uniform(80, 1500), ..poisson };
         assert_eq!(mixed.at_most(|bytes| bytes + 20), Some((Rate(75_000_000), 6_250)));
@@ -380,8 +386,8 @@ mod tests {
         assert_eq!(times.len(), 83_334);
     }
 
-    /// 250,000 packets expected. The count of a Poisson process has that variance too, and the
-    /// standard deviation of its gaps equals their mean.
+    /// 250,000 packets are expected. The variance of a Poisson process's count equals this mean,
+    /// and the standard deviation of its gaps equals their mean.
     #[test]
     fn poisson_has_the_mean_and_the_spread_of_poisson() {
         for seed in 0..5 {
@@ -398,7 +404,7 @@ mod tests {
 
     #[test]
     fn on_off_has_its_share_of_the_rate() {
-        // Bursts of 125 packets, and bursts of one: a packet's gap is 40 us.
+        // Bursts of 125 packets, and bursts of one packet. The gap between packets is 40 us.
         for (on, seconds) in [(Span::from_millis(5), 200), (Span::from_micros(40), 4)] {
             let long = SourceSpec {
                 stop: Time(seconds * 1_000_000_000),
@@ -440,8 +446,8 @@ mod tests {
         }
     }
 
-    /// Counts in windows of a second: the ratio of variance and mean is 1 for Poisson, and for two
-    /// states it follows the formula of Heffes and Lucantoni (1986).
+    /// Counts in windows of a second: the ratio of variance and mean is 1 for a Poisson process;
+    /// for a process with two states it follows the formula of Heffes and Lucantoni (1986).
     #[test]
     fn a_modulated_process_is_as_bursty_as_its_formula() {
         let (rates, stays) = ([2_000.0, 200.0], [0.02, 0.06]);
@@ -487,9 +493,9 @@ mod tests {
         assert!((variance.sqrt() / mean * f64::sqrt(2.0) - 1.0).abs() < 0.02, "{variance}");
     }
 
-    /// On periods of shape 1.5 and a mean of 10 ms. The fraction of them longer than 100 ms is
-    /// known. The fraction of time in on periods is known too, but is not tested: over 200,000
-    /// cycles the deviation of the mean leaves an error of some percent.
+    /// On periods with the shape 1.5 and a mean of 10 ms. The fraction of on periods longer than
+    /// 100 ms is known. The fraction of time in on periods is known too, but is not tested: even
+    /// over 200,000 cycles its statistical error is some percent.
     #[test]
     fn long_bursts_are_paretos() {
         let law = PeriodLaw::Pareto(1.5);
@@ -498,7 +504,7 @@ mod tests {
         let n = 200_000;
         let long =
             (0..n).filter(|_| source.lasting(law, on) > Span::from_millis(100)).count() as f64;
-        // The minimum is 3.33 ms: one in (30)^1.5.
+        // The minimum is 3.33 ms, so one period in 30^1.5 is longer than 100 ms.
         let share = 30f64.powf(-1.5);
         assert!(
             (long / f64::from(n) - share).abs() < 4.0 * (share / f64::from(n)).sqrt(),

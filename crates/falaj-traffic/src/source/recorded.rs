@@ -1,4 +1,4 @@
-//! Packets of a capture, replayed.
+//! Replays the packets of a capture.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Times and lengths of packets; at least one packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Nanoseconds since the first packet, never going back, and bytes as the link accounts them.
+    /// For each packet: nanoseconds since the first packet, which never decrease, and bytes as the
+    /// link accounts them.
     pub packets: Vec<(u64, u32)>,
-    /// Period in nanoseconds after which it begins again; `None`: it ends.
+    /// Period in nanoseconds after which the recording is repeated; `None` if it is not repeated.
     pub again: Option<u64>,
 }
 
@@ -16,14 +17,15 @@ pub struct Recording {
 pub const PACKETS_MAX: usize = 1_000_000;
 
 impl Recording {
-    /// Its mean rate over one period: `again`, or the length with a mean gap after the last packet.
+    /// The recording's mean rate over one period. The period is `again`, or the length of the
+    /// recording with a mean gap after the last packet.
     pub fn rate(&self) -> Rate {
         let bytes: u128 = self.packets.iter().map(|&(_, bytes)| u128::from(bytes)).sum();
         let time = self.again.unwrap_or_else(|| self.period()).max(1);
         Rate(u64::try_from(bytes * u128::from(BIT_NANOS) / u128::from(time)).unwrap_or(u64::MAX))
     }
 
-    /// Its length with a gap of the mean length after the last packet, in nanoseconds.
+    /// The recording's length in nanoseconds, with a mean gap after the last packet.
     pub fn period(&self) -> u64 {
         let (last, gaps) =
             (self.packets.last().map_or(0, |&(at, _)| at), self.packets.len().max(2) as u64 - 1);
@@ -31,7 +33,7 @@ impl Recording {
         if last == 0 { 1_000_000_000 } else { last.saturating_add(last / gaps) }
     }
 
-    /// The packet of this number since the beginning.
+    /// Returns the time and the length of the packet with this number, counted from the beginning.
     pub(super) fn packet(&self, number: u64) -> Option<(u64, u32)> {
         let all = self.packets.len() as u64;
         let (turn, n) = (number / all.max(1), number % all.max(1));

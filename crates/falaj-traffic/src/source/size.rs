@@ -11,12 +11,12 @@ pub enum Sizes {
     Fixed(u32),
     /// Uniform from the first length to the second.
     Uniform(u32, u32),
-    /// Lengths and their relative frequencies; none zero.
+    /// Lengths and their relative frequencies; none of these numbers is zero.
     Mix(Vec<(u32, u32)>),
 }
 
 impl Sizes {
-    /// The minimum in bytes.
+    /// The minimum length in bytes.
     pub fn least(&self) -> u32 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Uniform(bytes, _) => *bytes,
@@ -24,7 +24,7 @@ impl Sizes {
         }
     }
 
-    /// The maximum in bytes.
+    /// The maximum length in bytes.
     pub fn most(&self) -> u32 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Uniform(_, bytes) => *bytes,
@@ -32,7 +32,8 @@ impl Sizes {
         }
     }
 
-    /// The exact mean: total bytes, and the number of packets with that total.
+    /// The exact mean length as a fraction: a total of bytes, and the number of packets with that
+    /// total.
     pub fn mean(&self) -> (u64, u64) {
         match self {
             Sizes::Fixed(bytes) => (u64::from(*bytes), 1),
@@ -91,7 +92,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// 100,000 draws: each frequency within four standard errors of the specified one.
+    /// In 100,000 draws, each frequency is within four standard errors of the specified frequency.
     #[test]
     fn lengths_come_as_often_as_asked() {
         const N: u32 = 100_000;

@@ -32,7 +32,8 @@ pub enum Model {
     Markovian(Chain),
     /// Video frames at equal gaps, each sent as several packets; the rate is the mean.
     Video(Frames),
-    /// As much as an envelope allows, as early as it allows; the envelope determines the rate.
+    /// Greedy: as many bytes as an envelope allows, as early as the envelope allows; the envelope
+    /// determines the rate.
     Greedy(Envelope),
     /// Times and lengths of a recording, which determine the rate.
     Recorded(Arc<Recording>),
@@ -47,7 +48,7 @@ pub enum PeriodLaw {
     /// Exponential.
     Exponential,
     /// Pareto with this shape, which is above 1. The smaller the shape, the larger the part of the
-    /// time that belongs to a few long periods. With shapes below 2, many such sources together are
+    /// time that is in a few long periods. With shapes below 2, many such sources together are
     /// self-similar with a Hurst parameter of `(3 - shape) / 2` (Willinger and others 1997).
     Pareto(f64),
 }
@@ -57,12 +58,13 @@ pub enum PeriodLaw {
 pub struct SourceSpec {
     /// The process of packet arrivals.
     pub model: Model,
-    /// Rate as the link accounts it; for an on-off source, the rate while on.
+    /// Rate, counted as the link accounts bytes. For an on-off source it is the rate during on
+    /// periods.
     pub rate: Rate,
-    /// Lengths of packets as the link accounts them. Video derives them from its frames instead; a
-    /// recording has its own, cut to the maximum of these.
+    /// Lengths of packets, as the link accounts them. Video derives the lengths from its frames
+    /// instead. A recording has its own lengths, limited to the maximum of these.
     pub sizes: Sizes,
-    /// A token bucket that limits its packets and holds the largest one.
+    /// A token bucket that limits the source's packets. Its burst is at least the largest packet.
     pub limit: Option<Limit>,
     /// No packet is sent before this time.
     pub start: Time,
@@ -71,7 +73,7 @@ pub struct SourceSpec {
 }
 
 impl SourceSpec {
-    /// The long-term rate, at most that of the limit; a policer may lower it further.
+    /// The long-term rate, at most the rate of the limit; a policer may lower it further.
     pub fn mean_rate(&self) -> Rate {
         let rate = match &self.model {
             Model::OnOff { on, off, .. } => {
@@ -105,8 +107,9 @@ impl SourceSpec {
         }
     }
 
-    /// A token bucket that bounds the source, as rate and burst in bytes, if a packet of a length
-    /// counts as `cost(length)` bytes. `None` if the source may send any number of bytes at once.
+    /// A token bucket that bounds the source, as rate and burst in bytes, where a packet of some
+    /// length counts as `cost(length)` bytes. `None` if the source may send any number of bytes at
+    /// once.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
         // The buckets below count lengths. To convert them to costs, the bound assumes the packet
         // length with the highest cost per byte.
@@ -142,7 +145,7 @@ impl SourceSpec {
         let limited =
             self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
         match (own, limited) {
-            // The bucket with the lower long-term rate.
+            // The result is the bucket with the lower long-term rate.
             (Some(own), Some(limited)) if limited.0.0 < own.0.0 => Some(limited),
             (own, limited) => own.or(limited),
         }

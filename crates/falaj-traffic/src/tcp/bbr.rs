@@ -1,6 +1,6 @@
-//! BBR-like congestion control: a model of the path, of its rate and its minimum round trip time,
-//! determines the window and the pace (Cardwell and others 2016: version 1, without its reaction to
-//! losses).
+//! BBR-like congestion control: a model of the path determines the window and the pacing rate. The
+//! model has the path's rate and its minimum round trip time. (Cardwell and others 2016: version 1,
+//! without its reaction to losses.)
 
 use super::Acked;
 use falaj_sched::units::time::{Span, Time};
@@ -10,20 +10,19 @@ use std::collections::VecDeque;
 const STARTS: f64 = 2.885;
 /// Length of the maximum filter of the rate, in round trips.
 const ROUNDS: u64 = 10;
-/// Pacing gains of a cycle: faster for a round trip to probe for more bandwidth, slower for one to
-/// drain the queue, then at the rate.
+/// Pacing gains of a cycle: one round trip faster, to probe for more bandwidth; one round trip
+/// slower, to drain the queue; then at the measured rate.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Window gain: maximum in flight as a multiple of the bandwidth-delay product.
+/// Window gain: maximum number of segments in flight, as a multiple of the bandwidth-delay product.
 const HOLDS: f64 = 2.0;
-/// A minimum round trip time is valid for `STALE`. Then it is probed for `LOOKS`, with at most
-/// `LEAST` segments in flight.
+/// A minimum round trip time is valid for `STALE`. After that, a new minimum is probed for the time
+/// `LOOKS`, with at most `LEAST` segments in flight.
 const STALE: Span = Span::from_secs(10);
 const LOOKS: Span = Span::from_millis(200);
 const LEAST: f64 = 4.0;
-/// Pacing margin: the pace is a little less than the rate that was measured, so that a queue
-/// drains.
+/// Pacing margin: the pacing rate is slightly less than the measured rate, so that a queue drains.
 const MARGIN: f64 = 0.99;
-/// Minimum sending quantum, in segments. Below 1.2 Mbit/s, which are 100 segments of 1,500 B a
+/// Minimum sending quantum, in segments. Below 1.2 Mbit/s, that is `SLOW` segments of 1,500 B per
 /// second, it is one segment.
 const QUANTUM: f64 = 2.0;
 const SLOW: f64 = 100.0;
@@ -31,13 +30,13 @@ const SLOW: f64 = 100.0;
 /// The state of BBR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BbrState {
-    /// Startup: searching the rate of the path.
+    /// Startup: searching for the rate of the path.
     Starts,
     /// Draining the queue that startup has built.
     Drains,
-    /// Cycling the pacing gain: the part of the cycle, and its beginning.
+    /// Cycling the pacing gain. Has the part of the cycle, and the beginning of this part.
     Cycles(usize, Time),
-    /// Probing the minimum round trip time, until the given time if that is set already.
+    /// Probing the minimum round trip time. Has the end of the probe, if it is already set.
     Looks(Option<Time>),
 }
 
@@ -52,7 +51,7 @@ pub struct Bbr {
     /// Rate samples in segments a second, highest first, each with the round trip in which it was
     /// measured.
     rates: VecDeque<(u64, f64)>,
-    /// The minimum round trip time, and when it was measured.
+    /// The minimum round trip time, and the time of its measurement.
     shortest: Option<(Span, Time)>,
     /// The rate when it last grew by a quarter, and the number of round trips since.
     grown: (f64, u32),
@@ -64,7 +63,7 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// The initial state; the random `draw` selects where the cycle begins.
+    /// The initial state. The random number `draw` selects the part with which the cycle begins.
     pub fn new(initial: u32, draw: u64) -> Bbr {
         Bbr {
             state: BbrState::Starts,
@@ -110,9 +109,9 @@ impl Bbr {
     }
 
     /// Maximum number of segments in flight for this gain, as in Linux: the bandwidth-delay product
-    /// times the gain, and three sending quanta of 1/1024 s, so that batched acknowledgements still
-    /// trigger transmissions. The number is even, as every second segment is acknowledged, and two
-    /// higher while BBR probes for a higher rate.
+    /// times the gain, plus three sending quanta of 1/1024 s, so that batched acknowledgements
+    /// still trigger transmissions. The number is even, because every second segment is
+    /// acknowledged. It is two higher while BBR probes for a higher rate.
     fn in_flight(&self, gain: f64) -> Option<f64> {
         let all = (gain * self.holds()?).ceil() + 3.0 * self.quantum()?;
         let more = if matches!(self.state, BbrState::Cycles(0, _)) { 2.0 } else { 0.0 };
@@ -126,9 +125,9 @@ impl Bbr {
         Some((rate / 1_024.0).floor().max(least))
     }
 
-    /// Segments in flight when the next quantum is sent, as in Linux: those before this
-    /// acknowledgement, less those that arrive until then. While BBR probes for a higher rate, that
-    /// quantum is included.
+    /// Segments in flight when the next quantum is sent, as in Linux: the segments in flight before
+    /// this acknowledgement, less the segments that arrive until then. While BBR probes for a
+    /// higher rate, the next quantum is included.
     fn in_flight_then(&self, acked: &Acked) -> f64 {
         let now = f64::from(acked.in_flight + acked.segments);
         let arrive = self.rate().unwrap_or(0.0) * acked.paced.as_secs_f64();
@@ -247,7 +246,7 @@ mod tests {
     use super::super::connection::tests::ack;
     use super::*;
 
-    /// BBR after its startup on a path of 1,000 segments a second and 50 ms.
+    /// BBR after its startup on a path with 1,000 segments a second and a round trip time of 50 ms.
     fn found() -> (Bbr, Time) {
         let mut bbr = Bbr::new(10, 0);
         let mut now = Time::ZERO;
@@ -282,13 +281,14 @@ mod tests {
         };
         bbr.acked(&after);
         assert!(matches!(bbr.state, BbrState::Cycles(part, _) if part != 1), "{:?}", bbr.state);
-        // Twice 50, and three quanta of two; two more while probing for a higher rate.
+        // The window is twice 50 segments and three quanta of two segments, and two more segments
+        // while probing for a higher rate.
         (0..200).for_each(|_| bbr.acked(&after));
         assert!([106.0, 108.0].contains(&bbr.window()), "{}", bbr.window());
     }
 
     /// The bandwidth-delay product is 50 segments. The quantum is two segments at 1,000 segments a
-    /// second, four at 5,000, and one below 100.
+    /// second, four segments at 5,000, and one segment below 100.
     #[test]
     fn three_quanta_are_under_way_beyond_the_path() {
         let (mut bbr, now) = found();
@@ -303,8 +303,8 @@ mod tests {
         }
     }
 
-    /// At 1,000 segments a second, with 40 in flight after two have arrived: 42, less the two that
-    /// arrive in the 2.5 ms until the next quantum; while probing, two more are sent.
+    /// At 1,000 segments a second, 40 segments are in flight after two have arrived: 42, less the
+    /// two that arrive in the 2.5 ms until the next quantum. While probing, two more are sent.
     #[test]
     fn what_is_under_way_counts_when_the_next_quantum_goes() {
         let (mut bbr, now) = found();

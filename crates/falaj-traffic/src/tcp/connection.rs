@@ -16,11 +16,11 @@ const DELAYED: Span = Span::from_millis(40);
 /// A segment in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The number of the transmission, that of the transfer, and that of the segment within it.
+    /// The numbers of the transmission, of the transfer, and of the segment within the transfer.
     number: u64,
     transfer: u64,
     segment: u64,
-    /// The length of its IP packet in bytes.
+    /// The length of the segment's IP packet in bytes.
     pub length: u32,
 }
 
@@ -31,9 +31,9 @@ pub struct Transfers {
     pub connections: u32,
     /// Bytes of payload delivered, each counted once.
     pub bytes: u64,
-    /// Segments sent, retransmissions included.
+    /// Number of segments sent, including retransmissions.
     pub segments: u64,
-    /// Retransmitted segments.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
     /// Number of retransmission timeouts, after each of which all segments in flight count as lost.
     pub timeouts: u64,
@@ -48,7 +48,8 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Adds the counters of another run of the same connections: their number is the larger one.
+    /// Adds the counters of another run of the same connections. The number of connections becomes
+    /// the larger of both numbers.
     pub fn add(&mut self, other: &Transfers) {
         self.connections = self.connections.max(other.connections);
         self.bytes += other.bytes;
@@ -74,18 +75,18 @@ enum Event {
     Waited { acks: u64 },
 }
 
-/// Both ends of a connection. It is polled at the instants that it names, and is notified of
+/// Both ends of a connection. The caller polls it at the times that it names, and notifies it of
 /// arriving segments.
 #[derive(Clone, Debug)]
 pub struct Connection {
     tcp: Tcp,
-    /// Payload of a full segment.
+    /// Payload of a full segment in bytes.
     payload: u32,
     chance: Chance,
     sender: Sender,
     receiver: Receiver,
-    /// Scheduled events by instant, then by the order in which they were scheduled; each with the
-    /// number of its transfer.
+    /// Scheduled events, by their time, then by the order in which they were scheduled. Each has
+    /// the number of its transfer.
     events: BinaryHeap<Reverse<(Time, u64, u64, Event)>>,
     known: u64,
     /// The number of transfers before the present one.
@@ -93,14 +94,15 @@ pub struct Connection {
     begins: Time,
     stop: Time,
     complete: bool,
-    /// Arrival of the last acknowledgement at the sender; later ones arrive no earlier.
+    /// Arrival time of the last acknowledgement at the sender. Later acknowledgements do not arrive
+    /// before it.
     back_at: Time,
     now: Time,
 }
 
 impl Connection {
-    /// The connection number `index` under `seed`; each has its own random stream. `length` is the
-    /// IP length of full packets in bytes.
+    /// Creates the connection number `index` under `seed`. Each connection has its own random
+    /// stream. `length` is the IP length of full packets in bytes.
     pub fn new(
         tcp: Tcp,
         length: u32,
@@ -111,7 +113,7 @@ impl Connection {
         /// Separates the streams of connections from those of other elements.
         const CONNECTIONS: u64 = 0x7463_7063_6f6e;
         let mut chance = Chance::new(seed, CONNECTIONS, index);
-        // A random offset: connections that begin together would stay in step.
+        // A random offset: without it, connections that begin together would stay synchronised.
         let begins = start + Span(below(&mut chance, tcp.base.0 + 1));
         let payload = length.saturating_sub(HEADERS).max(1);
         let (sender, receiver) = ends(&tcp, payload, &mut chance);
@@ -145,12 +147,13 @@ impl Connection {
         event.min(sends).min(waits).max(self.now)
     }
 
-    /// Processes due events up to the next acknowledgement, and returns the segment to be sent
-    /// then, if any. [`Connection::next`] gives the time of the next poll, which is `now` if more
-    /// is due.
+    /// Processes due events up to the next acknowledgement. Returns the segment that is to be sent
+    /// after it, if there is one. [`Connection::next`] returns the time of the next poll, which is
+    /// `now` if more events are due.
     pub fn ask(&mut self, now: Time, told: &mut Transfers) -> Option<Segment> {
         self.now = now;
-        // The segments that one acknowledgement permits are sent before the next one is processed.
+        // The segments that one acknowledgement permits are sent before the next acknowledgement is
+        // processed.
         if let Some(segment) = self.sends(now, told) {
             return Some(segment);
         }
@@ -166,7 +169,7 @@ impl Connection {
                 break;
             }
         }
-        // A timer expires only if no event is due at this very instant.
+        // A timer expires only if no event is due at the same time.
         let waits = self.events.peek().is_none_or(|Reverse((at, ..))| *at > now);
         if waits && !self.complete && self.sender.wakes() <= now {
             told.timeouts += u64::from(self.sender.woken(now));
@@ -246,10 +249,11 @@ impl Connection {
         }
     }
 
-    /// Sends an acknowledgement back. It is delayed by a small random time, or connections would
-    /// stay in step for ever: less than a segment's share of the round trip, and less than a
-    /// hundredth of the base round trip. A paced connection (BBR) is not in step with others and
-    /// measures rates by acknowledgements, so it has no such delay.
+    /// Sends an acknowledgement back. It is delayed by a small random time, because connections
+    /// would otherwise stay synchronised for ever. This time is less than a segment's share of the
+    /// round trip, and less than a hundredth of the base round trip. A paced connection (BBR) has
+    /// no such delay: it is not synchronised with others, and it measures rates by
+    /// acknowledgements.
     fn comes_back(&mut self, ack: Ack, now: Time) {
         let share = match self.tcp.congestion {
             Congestion::Bbr => Span::ZERO,
@@ -274,7 +278,7 @@ impl Connection {
         self.back_at = Time::ZERO;
     }
 
-    /// Payload of a segment in bytes; the last segment has the rest.
+    /// Payload of a segment in bytes; the last segment of a transfer has the rest.
     fn payload_of(&self, segment: u64) -> u32 {
         let left = self.tcp.bytes.map_or(u64::MAX, |bytes| {
             bytes.saturating_sub(segment.saturating_mul(self.payload.into()))
@@ -302,8 +306,8 @@ pub(crate) mod tests {
     use super::*;
 
     impl Tcp {
-        /// Parameters with each segment acknowledged, an initial window of ten, and an unlimited
-        /// window and transfer; both directions take the same time.
+        /// Parameters: each segment is acknowledged, the initial window is ten, window and transfer
+        /// are unlimited, and both directions have the same delay.
         pub(crate) fn without_end(way: Span) -> Tcp {
             Tcp {
                 congestion: Congestion::Reno,
@@ -349,16 +353,16 @@ pub(crate) mod tests {
         over(tcp, time, |sent, now| (!lost(sent)).then(|| (now + tcp.back, false)))
     }
 
-    /// Mean number of segments that arrive in a round trip. The time of slow start, which reaches
-    /// large windows if losses are rare, is not counted.
+    /// Mean number of segments that arrive in a round trip. Slow start is not counted, because it
+    /// reaches large windows if losses are rare.
     pub(crate) fn mean_window(tcp: &Tcp, lost: impl Fn(u64) -> bool) -> f64 {
         let [begins, all] =
             [100, 600].map(|time| through(tcp, Span::from_secs(time), &lost).arrived as f64);
         (all - begins) / 500.0 * tcp.base.as_secs_f64()
     }
 
-    /// Runs a connection through a FIFO queue for `room` packets; packets that find it full are
-    /// lost.
+    /// Runs a connection through a FIFO queue for `room` packets; packets that find the queue full
+    /// are lost.
     pub(crate) fn queued(tcp: &Tcp, time: Span, (service, room): (Span, u64)) -> Ran {
         let mut free = Time::ZERO;
         over(tcp, time, |_, now| {
@@ -371,8 +375,8 @@ pub(crate) mod tests {
         })
     }
 
-    /// Runs a connection through an unlimited queue that marks packets which find more than
-    /// `threshold` packets before them; also returns the number of marks.
+    /// Runs a connection through an unlimited queue that marks packets that find more than
+    /// `threshold` packets before them. Also returns the number of marks.
     pub(crate) fn over_threshold(
         tcp: &Tcp,
         time: Span,
@@ -403,8 +407,8 @@ pub(crate) mod tests {
         Ran { told, arrived }
     }
 
-    /// 10 + 20 + 40 + 30 segments of 1,460 B: in the fourth round trip all have arrived, half a
-    /// round trip after they were sent.
+    /// The transfer is sent in rounds of 10, 20, 40 and 30 segments of 1,460 B. All segments have
+    /// arrived half a round trip after the fourth round was sent.
     #[test]
     fn a_transfer_takes_as_many_round_trips_as_slow_start_does() {
         let bytes = 100 * 1_460 - 460;
@@ -413,11 +417,12 @@ pub(crate) mod tests {
         assert_eq!((ran.told.bytes, ran.told.segments, ran.told.retransmitted), (bytes, 100, 0));
         assert_eq!((ran.told.completion.count(), ran.told.unfinished), (1, 0));
         let took = ran.told.completion.max().unwrap();
-        // Including the random delays on the return path.
+        // The range includes the random delays on the return path.
         assert!((Span::from_millis(350)..Span::from_millis(353)).contains(&took), "{took}");
     }
 
-    /// The last segment is lost: no later one shows the loss, and it is sent again after a timeout.
+    /// The last segment is lost: no later segment shows the loss, so it is sent again after a
+    /// timeout.
     #[test]
     fn a_loss_at_the_end_takes_a_timeout() {
         let tcp = Tcp { bytes: Some(10 * 1_460), ..Tcp::without_end(Span::from_millis(5)) };
@@ -426,7 +431,7 @@ pub(crate) mod tests {
             (ran.told.timeouts, ran.told.retransmitted, ran.told.completion.count()),
             (1, 1, 1)
         );
-        // The timeout of 210 ms, 200 ms and a round trip, begins with the last acknowledgement.
+        // The timeout of 210 ms (200 ms and a round trip) begins with the last acknowledgement.
         let took = ran.told.completion.max().unwrap();
         assert!((Span::from_millis(225)..Span::from_millis(226)).contains(&took), "{took}");
     }
@@ -436,14 +441,14 @@ pub(crate) mod tests {
         let pause = Some(Span::from_millis(100));
         let tcp = Tcp { bytes: Some(14_600), pause, ..Tcp::without_end(Span::from_millis(50)) };
         let ran = through(&tcp, Span::from_secs(100), |_| false);
-        // Each takes 50 ms, and a pause of 100 ms on average.
+        // Each transfer takes 50 ms, and the pause after it 100 ms on average.
         let count = ran.told.completion.count();
         assert!((600..733).contains(&count), "{count}");
         assert_eq!(ran.told.completion.max(), Some(Span::from_millis(50)));
     }
 
     /// With every second segment acknowledged, Reno's window still grows by a segment each round
-    /// trip, as growth counts bytes.
+    /// trip, because growth counts bytes.
     #[test]
     fn acknowledgements_may_wait() {
         let tcp = Tcp { delayed: true, ..Tcp::without_end(Span::from_millis(50)) };
@@ -454,8 +459,8 @@ pub(crate) mod tests {
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
     }
 
-    /// 10 Mbit/s, a round trip of 40 ms, and a queue of the bandwidth-delay product: 1.2 ms for
-    /// each packet, 33 of them.
+    /// 10 Mbit/s, a round trip of 40 ms, and a queue of the bandwidth-delay product: 33 packets of
+    /// 1.2 ms each.
     #[test]
     fn a_queue_of_the_product_keeps_the_link_busy() {
         for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
@@ -464,7 +469,8 @@ pub(crate) mod tests {
             let used = ran.arrived as f64 * 0.0012 / 60.0;
             assert!((0.97..1.0).contains(&used), "{congestion:?}: {used}");
             let trip = ran.told.round_trip.mean_nanos().unwrap() / 1e6;
-            // Loss-based control fills the queue; a model of the path does not.
+            // Loss-based congestion control fills the queue; control by a model of the path does
+            // not.
             let expected = if congestion == Congestion::Bbr { 41.0..62.0 } else { 58.0..82.0 };
             assert!(expected.contains(&trip), "{congestion:?}: {trip} ms");
         }

@@ -1,13 +1,13 @@
 //! CUBIC: the window is a cubic function of the time since the last loss, flat at the window of
 //! that loss (RFC 9438), as in Linux.
 //!
-//! Where the RFC and Linux differ, this is Linux. Windows are whole segments. The Reno-friendly
-//! window always grows by 0.53 segments in a round trip (RFC 8312, 4.2), also above the window of
-//! the last loss, where RFC 9438 has one segment. The curve is evaluated one minimum round trip
-//! ahead. Time is counted in ticks. The window's growth is computed from the curve at most once in
-//! a tick, and not for three ticks while the window stays. At round trips shorter than a tick, this
-//! last point makes CUBIC grow like Reno: the curve in whole segments begins with one segment a
-//! round trip, and is not evaluated again before the next tick.
+//! Where the RFC and Linux differ, this file follows Linux. Windows are whole segments. The
+//! Reno-friendly window always grows by 0.53 segments in a round trip (RFC 8312, 4.2), also above
+//! the window of the last loss, where RFC 9438 has one segment. The curve is evaluated one minimum
+//! round trip ahead. Time is counted in ticks. The window's growth is computed from the curve at
+//! most once in a tick, and not for three ticks while the window does not change. At round trips
+//! shorter than a tick, CUBIC therefore grows like Reno. The curve in whole segments begins with
+//! one segment a round trip, and is not evaluated again before the next tick.
 //!
 //! Slow start ends early (HyStart, Ha and Rhee 2011, as in Linux): when acknowledgements have come
 //! without a pause for half the minimum round trip time, or when the round trip time has grown.
@@ -19,19 +19,19 @@ use falaj_sched::units::time::{Span, Time};
 const C: f64 = 0.4;
 /// Fraction of the window that is left after a loss.
 const BETA: f64 = 0.7;
-/// Windows to acknowledge for each segment that the Reno-friendly window grows by: it has the mean
-/// window of a Reno that halves at losses.
+/// Number of windows to acknowledge until the Reno-friendly window grows by a segment. With this
+/// number, its mean is that of a Reno connection, which halves its window at losses.
 const FRIENDLY: f64 = (1.0 + BETA) / (1.0 - BETA) / 3.0;
-/// A tick of the kernel's clock. It is 10 ms in the kernel that the model is compared with; others
-/// have 1 or 4 ms.
+/// A tick of the kernel's clock. It is 10 ms in the kernel with which the model is compared; other
+/// kernels have 1 or 4 ms.
 const TICK: u64 = 10_000_000;
-/// Growth is computed anew after this number of ticks, even if the window has not changed:
-/// 1/32 s.
+/// Number of ticks after which growth is computed again, even if the window has not changed: 1/32
+/// s.
 const COMPUTED: u64 = 3;
 /// Minimum window after a loss, in segments.
 const LEAST: f64 = 2.0;
-/// Acknowledged segments per segment of growth: the minimum; the maximum before the first loss;
-/// and, in windows, the value where the curve is flat.
+/// Number of acknowledged segments per segment of growth. `FASTEST` is the minimum, `FIRST` the
+/// maximum before the first loss. `FLAT` is the value where the curve is flat, in windows.
 const FASTEST: f64 = 2.0;
 const FIRST: f64 = 20.0;
 const FLAT: f64 = 100.0;
@@ -42,23 +42,25 @@ pub struct Cubic {
     window: f64,
     /// Slow start threshold: below it the window doubles each round trip.
     threshold: f64,
-    /// The window of the last loss, or less for fast convergence; zero before the first loss.
+    /// The window at the last loss, or a smaller one for fast convergence; zero before the first
+    /// loss.
     flat: f64,
-    /// The window where this curve is flat.
+    /// The window at which the present curve is flat.
     origin: f64,
-    /// Tick at which this curve began; `None` from a loss until the curve begins.
+    /// Tick at which the present curve began; `None` from a loss until the next curve begins.
     since: Option<u64>,
-    /// Seconds after its beginning at which the curve is flat.
+    /// Time from the beginning of the curve to its flat point, in seconds.
     flat_after: f64,
-    /// The Reno-friendly window: that of a Reno which loses three tenths at a loss and grows more
-    /// slowly, so that its mean is that of a Reno which loses half.
+    /// The Reno-friendly window: the window of a Reno connection that gives up three tenths at a
+    /// loss and grows more slowly. Its mean is that of a Reno connection that gives up half.
     friendly: f64,
     /// Segments acknowledged since the Reno-friendly window last grew.
     friendly_acked: f64,
-    /// Segments acknowledged since the window last grew, and the number that lets it grow by one.
+    /// Segments acknowledged since the window last grew, and the number after which it grows by
+    /// one.
     acked: f64,
     every: f64,
-    /// The tick in which growth was last computed from the curve, and for which window.
+    /// The tick in which growth was last computed from the curve, and the window at that time.
     computed: Option<(u64, f64)>,
     /// The minimum round trip time.
     shortest: Span,
@@ -111,7 +113,7 @@ impl Cubic {
             return;
         }
         self.grows(acked.now.0 / TICK, segments);
-        // If the growth was computed late, surplus acknowledgements count for one segment.
+        // If the growth was computed late, surplus acknowledgements together count for one segment.
         if self.acked >= self.every {
             self.acked = 0.0;
             self.window += 1.0;
@@ -123,7 +125,8 @@ impl Cubic {
         }
     }
 
-    /// Computes for how many acknowledged segments the window grows by one, where that is due.
+    /// Computes the number of acknowledged segments after which the window grows by one, if this
+    /// computation is due.
     fn grows(&mut self, tick: u64, segments: f64) {
         self.friendly_acked += segments;
         let stays = |(at, window)| window == self.window && tick - at <= COMPUTED;
@@ -137,8 +140,8 @@ impl Cubic {
         self.every = self.every.min(self.by_friendly()).max(FASTEST);
     }
 
-    /// Number of segments to acknowledge per segment of growth, for the window to reach `target` in
-    /// a round trip.
+    /// Number of segments to acknowledge per segment of growth, so that the window reaches `target`
+    /// in a round trip.
     fn to_reach(&self, target: f64) -> f64 {
         (self.window / (target - self.window)).floor()
     }
@@ -168,8 +171,8 @@ impl Cubic {
 
     /// Handles lost or marked segments.
     pub fn congested(&mut self) {
-        // Fast convergence: a connection whose window did not reach the last one leaves room to
-        // others.
+        // Fast convergence: a connection whose window did not reach its value at the previous loss
+        // leaves bandwidth to others.
         let left = if self.window < self.flat { f64::midpoint(1.0, BETA) } else { 1.0 };
         self.flat = (self.window * left).floor();
         self.threshold = (self.window * BETA).floor().max(LEAST);
@@ -183,7 +186,7 @@ impl Cubic {
         if first {
             self.congested();
         }
-        // The curve begins where slow start ends.
+        // The curve will begin at the window at which slow start ends.
         (self.flat, self.computed, self.start) = (0.0, None, HyStart::default());
         self.window = 1.0;
     }
@@ -192,10 +195,12 @@ impl Cubic {
 /// HyStart: the state of the present round trip of slow start.
 #[derive(Clone, Copy, Debug)]
 struct HyStart {
-    /// Beginning of the round trip; time of the last acknowledgement that came without a pause.
+    /// `began`: beginning of the round trip. `last`: time of the last acknowledgement that came
+    /// without a pause.
     began: Time,
     last: Time,
-    /// The minimum round trip time measured in it, and the number of measurements.
+    /// The minimum round trip time that was measured in this round trip, and the number of
+    /// measurements.
     shortest: Span,
     measured: u32,
 }
@@ -209,17 +214,17 @@ impl Default for HyStart {
 impl HyStart {
     /// Minimum window at which slow start may end early, in segments.
     const FROM: f64 = 16.0;
-    /// Acknowledgements closer than this come without a pause.
+    /// Acknowledgements with a shorter gap than this count as without a pause.
     const PAUSE: Span = Span::from_millis(2);
-    /// A sender holds segments for at most this time to send them as one.
+    /// Maximum time for which a sender holds segments to send them together.
     const HELD: Span = Span::from_millis(1);
-    /// Measurements after which the round trip counts as known.
+    /// Number of measurements after which the round trip time counts as known.
     const MEASURED: u32 = 8;
-    /// Bounds of the growth that ends slow start, which is an eighth of the minimum round trip
-    /// time.
+    /// Lower and upper bound of the growth of the round trip time that ends slow start. Within
+    /// these bounds it is an eighth of the minimum round trip time.
     const GROWN: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 
-    /// Returns true if slow start ends here.
+    /// Returns true if slow start ends at this acknowledgement.
     fn is_full(&mut self, acked: &Acked, window: f64, shortest: Span) -> bool {
         if acked.round {
             *self = HyStart { began: acked.now, last: acked.now, ..HyStart::default() };
@@ -247,8 +252,9 @@ mod tests {
     use super::*;
     use falaj_sched::units::time::Span;
 
-    /// 1,000 segments were too many: 700, flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and 1,300
-    /// after twice that time. Figure 2 of RFC 9438 in numbers.
+    /// Figure 2 of RFC 9438 in numbers. A window of 1,000 segments was too large, so the window
+    /// falls to 700. The curve is flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and reaches 1,300
+    /// after twice that time.
     #[test]
     fn the_window_follows_the_curve() {
         let mut cubic = Cubic::new(1_000);
@@ -267,7 +273,8 @@ mod tests {
         for (seconds, window) in
             [(0.0, 700.0), (4.5, 961.3), (9.1, 1_000.0), (13.6, 1_036.7), (18.2, 1_302.0)]
         {
-            // The window is between the curve and its value a round trip ahead, which it aims for.
+            // The window is between the curve and its value a round trip ahead, which is its
+            // target.
             let [soon, late] = [seconds, seconds + 0.1]
                 .map(|s| 0.4 * (s - (300.0f64 / 0.4).cbrt()).powi(3) + 1_000.0);
             assert!(
@@ -279,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Fast convergence: the flat part is lower where the window did not reach the one before: 70 *
+    /// Fast convergence: the flat part is lower if the window did not reach the previous one: 70 *
     /// 0.85 = 59.5, in whole segments.
     #[test]
     fn fast_convergence_lowers_the_flat_part() {
@@ -289,10 +296,11 @@ mod tests {
         assert!(cubic.flat == 59.0 && cubic.window() == 49.0);
     }
 
-    /// 11 segments after a loss at 16, with a round trip of 40 ms. The curve, at first 16 - 0.4 *
-    /// 12.5, soon asks for less than a segment. The Reno-friendly window grows by a segment for
-    /// each 1.9 windows: 20 is reached after 9 * 1.9 = 17 round trips, or a few later as growth is
-    /// computed once in each. RFC 9438 would take 5 * 1.9 + 4 = 13.5.
+    /// After a loss at 16 segments the window is 11, with a round trip of 40 ms. The growth by the
+    /// curve, which begins at 16 - 0.4 * 12.5, is soon less than a segment. The Reno-friendly
+    /// window grows by a segment for each 1.9 windows: 20 is reached after 9 * 1.9 = 17 round
+    /// trips, or a few more, because growth is computed once in each. RFC 9438 would take 5 * 1.9 +
+    /// 4 = 13.5.
     #[test]
     fn a_small_window_grows_by_half_a_segment_each_round_trip() {
         let mut cubic = Cubic::new(16);
@@ -309,10 +317,10 @@ mod tests {
         assert!((17..=21).contains(&rounds), "{rounds}");
     }
 
-    /// A loss at 10 leaves 7, and the curve begins a segment above that: 10 - 2.97 in whole
-    /// segments is 8. Within a tick the curve is not evaluated again, and the window grows by one
-    /// for each 7 acknowledged. From the next tick on the curve asks for no more, and the window
-    /// stays.
+    /// After a loss at 10 segments the window is 7. The curve begins one segment above: 10 - 2.97
+    /// in whole segments is 8. Within a tick the curve is not evaluated again, and the window grows
+    /// by one for each 7 acknowledged segments. From the next tick on the curve demands no growth,
+    /// and the window stays the same.
     #[test]
     fn growth_is_computed_once_in_a_tick() {
         let acked = |cubic: &mut Cubic, now: Time, acks: u32| {
@@ -327,9 +335,9 @@ mod tests {
         assert_eq!(cubic.window(), 10.0);
     }
 
-    /// Slow start at 40 ms: it ends from 16 segments on, if nine measurements in one round trip are
-    /// all longer by more than 5 ms, or if acknowledgements have come for 20.5 ms without a pause
-    /// of 2 ms.
+    /// Slow start with a round trip of 40 ms. From 16 segments on, it ends in two cases: nine
+    /// measurements in one round trip are all more than 5 ms longer, or acknowledgements have come
+    /// for 20.5 ms without a pause of 2 ms.
     #[test]
     fn slow_start_ends_where_the_path_is_full() {
         let base = Span::from_millis(40);
@@ -341,7 +349,7 @@ mod tests {
         for (grown, ends) in [(Span::from_millis(6), true), (Span::from_millis(4), false)] {
             let mut cubic = Cubic::new(20);
             cubic.acked(&Acked { round: true, ..at(0.0, base) });
-            // Three milliseconds apart, so they are not a train of acknowledgements.
+            // The acknowledgements are three milliseconds apart, so each follows a pause.
             cubic.acked(&Acked { round: true, ..at(40.0, base + grown) });
             (1..9).for_each(|n| cubic.acked(&at(40.0 + 3.0 * f64::from(n), base + grown)));
             assert_eq!(cubic.threshold.is_finite(), ends, "{grown:?}");
@@ -354,12 +362,13 @@ mod tests {
         }
     }
 
-    /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for
-    /// 100 ms and one in 10,000. With windows of whole segments, the window W is back at that of
-    /// the loss once less than one segment is missing: (1 / 0.4)^(1/3) = 1.36 s before the curve.
-    /// It is a round trip earlier still, as growth looks ahead. From then on losses repeat at the
-    /// same W, for any W. W is at most 257, where it is back just as the next loss comes: then K =
-    /// (0.3 W / 0.4)^(1/3) = 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
+    /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; this is
+    /// 187 for 100 ms and one loss in 10,000. With windows of whole segments, the window is back at
+    /// its value W of the loss once less than one segment is missing. That is (1 / 0.4)^(1/3) =
+    /// 1.36 s before the curve is there, and one more round trip earlier, because growth looks
+    /// ahead. From then on losses repeat at the same W, for any W. W is at most 257: then the
+    /// window is back at W just when the next loss comes. In this case K = (0.3 W / 0.4)^(1/3) =
+    /// 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {
         let tcp = Tcp { congestion: Congestion::Cubic, ..Tcp::without_end(Span::from_millis(50)) };

@@ -1,10 +1,10 @@
 //! DCTCP: it measures the fraction of marked segments, and reduces its window by half of that
 //! fraction (RFC 8257). Otherwise it is like Reno, which halves its window at a mark.
 //!
-//! This is Linux's DCTCP. The fraction is stored in whole units of 1/1024, and decays by a
-//! sixteenth each round trip. Below 16 units that would be less than one unit, so the fraction is
-//! set to zero. Once marks have been rare, they therefore reduce nothing until a quarter of a round
-//! trip's segments is marked.
+//! This file follows DCTCP in Linux. The fraction is stored in whole units of 1/1024, and decays by
+//! a sixteenth each round trip. Below 16 units the decay would be less than one unit, so the
+//! fraction is set to zero. After a time with rare marks, marks therefore do not reduce the window
+//! until a quarter of the segments of a round trip is marked.
 
 use super::Acked;
 use super::reno::Reno;
@@ -20,12 +20,13 @@ pub struct Dctcp {
     reno: Reno,
     /// The smoothed marked fraction, in units of 1/1024: alpha of the RFC.
     share: u32,
-    /// Segments of this round trip: all, and the marked ones.
+    /// Segments of this round trip: the number of all, and the number of marked segments.
     round: (u32, u32),
 }
 
 impl Dctcp {
-    /// The initial state; until marks have been measured, a mark has the effect of a loss.
+    /// The initial state; until the marked fraction has been measured, a mark has the effect of a
+    /// loss.
     pub fn new(initial: u32) -> Dctcp {
         Dctcp { reno: Reno::new(initial), share: PARTS, round: (0, 0) }
     }
@@ -60,8 +61,7 @@ impl Dctcp {
     }
 
     /// Handles the first marked segments of a round trip. As in Linux, a reduction is in whole
-    /// segments: if half of the marked fraction of the window is less than one segment, the window
-    /// stays.
+    /// segments: if the reduction is less than one segment, the window does not change.
     pub fn marked(&mut self) {
         let window = self.window().floor();
         let left = window - (window * self.share() / 2.0).floor();
@@ -90,8 +90,8 @@ mod tests {
         Tcp { congestion: Congestion::Dctcp, ..Tcp::without_end(way) }
     }
 
-    /// By hand, in units of 1/1024: of ten segments two are marked, 64 * 2 / 10 = 12 units. 1024 -
-    /// 64 + 12 = 972; 972 - 60 + 12 = 924.
+    /// Computed by hand, in units of 1/1024. Two of ten segments are marked, which adds 64 * 2 / 10
+    /// = 12 units. So the fraction becomes 1024 - 64 + 12 = 972, then 972 - 60 + 12 = 924.
     #[test]
     fn the_share_is_smoothed_over_round_trips() {
         let mut dctcp = Dctcp::new(10);
@@ -102,13 +102,14 @@ mod tests {
             (0..8).for_each(|_| dctcp.acked(&ack(1)));
             dctcp.learns();
         }
-        // The first acknowledgement of a new round trip closes the old one.
+        // The first acknowledgement of a new round trip ends the old one.
         dctcp.acked(&Acked { marked: 1, round: true, ..ack(1) });
         assert_eq!(dctcp.round, (1, 1));
     }
 
-    /// After many round trips without marks, 24 % marked segments are 15 units, which are set to
-    /// zero each time; 26 % are 16 units, and stay: less 1, plus 16.
+    /// After many round trips without marks, 24 % marked segments give 15 units, which are set to
+    /// zero each time. 26 % give 16 units, which are kept; each round trip then subtracts 1 and
+    /// adds 16.
     #[test]
     fn less_than_a_quarter_is_forgotten_once_marks_were_rare() {
         let mut dctcp = Dctcp::new(10);
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(dctcp.window(), 90.0);
         dctcp.acked(&ack(9));
         assert_eq!(dctcp.window(), 90.1);
-        // 0.9 of a segment is rounded to none.
+        // A reduction by 0.9 of a segment is rounded to zero.
         dctcp.share = 20;
         dctcp.marked();
         assert_eq!(dctcp.window(), 90.0);
@@ -149,11 +150,11 @@ mod tests {
         assert_eq!(of(&dctcp(Span::from_millis(50))), of(&reno));
     }
 
-    /// One connection and a queue that marks packets which find more than K packets before them:
-    /// the window grows to W, the capacity of the path plus K, and for one more round trip. The
-    /// marked fraction is about sqrt(2 / W), and the queue has at most K + 1 packets (Alizadeh and
-    /// others 2010, 3.3). At 100 Mbit/s a packet takes 120 us; the capacity at a round trip of 12
-    /// ms is a hundred packets.
+    /// One connection, and a queue that marks packets that find more than K packets before them.
+    /// The window grows to W, which is the capacity of the path plus K, and grows for one more
+    /// round trip. The marked fraction is about sqrt(2 / W), and the queue has at most K + 1
+    /// packets (Alizadeh and others 2010, 3.3). At 100 Mbit/s a packet takes 120 us; the capacity
+    /// at a round trip of 12 ms is a hundred packets.
     #[test]
     fn a_threshold_keeps_the_queue_at_it_and_the_link_busy() {
         let service = Span::from_micros(120);
@@ -165,7 +166,7 @@ mod tests {
                     (service, threshold),
                 )
             };
-            // In the first second it measures the marked fraction.
+            // In the first second the connection measures the marked fraction.
             let ((begins, _), (ran, marks)) = (of(1), of(20));
             let busy = (ran.arrived - begins.arrived) as f64 * 120e-6 / 19.0;
             assert!(busy > 0.99, "{threshold}: {busy}");

@@ -2,7 +2,7 @@
 //!
 //! A [`Connection`] is a state machine without clock and without packets. It names the time of its
 //! next poll, returns segments, and is notified of their arrivals. Queues, loss, marks and delay
-//! are the network's.
+//! are simulated by the network.
 //!
 //! | module | content |
 //! |---|---|
@@ -12,7 +12,8 @@
 //! | [`round_trip`] | the round trip time and the retransmission timeout (RFC 6298) |
 //! | [`reno`], [`cubic`], [`dctcp`], [`bbr`] | congestion control |
 //!
-//! The omissions are listed in the user documentation: `docs/explanation/tcp.md`.
+//! Features of TCP that are not simulated are listed in the user documentation:
+//! `docs/explanation/tcp.md`.
 
 pub mod bbr;
 pub mod connection;
@@ -31,35 +32,36 @@ use dctcp::Dctcp;
 use falaj_sched::units::time::{Span, Time};
 use reno::Reno;
 
-/// Bytes of IPv4 and TCP headers, without options.
+/// Length of the IPv4 and TCP headers in bytes, without options.
 pub const HEADERS: u32 = 40;
 
-/// A sender and its receiver.
+/// Parameters of a connection: a sender and its receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// The congestion control.
     pub congestion: Congestion,
     /// Delay of the return path.
     pub back: Span,
-    /// Base round trip time, without queues; random offsets are fractions of it.
+    /// Base round trip time, without queues; random offsets are fractions of this time.
     pub base: Span,
-    /// Bytes of payload of a transfer; `None`: unlimited.
+    /// Bytes of payload of a transfer; `None` if it is unlimited.
     pub bytes: Option<u64>,
-    /// Mean pause between two transfers, exponential; `None`: there is only one transfer.
+    /// Mean pause between two transfers, which is exponentially distributed; `None` if there is
+    /// only one transfer.
     pub pause: Option<Span>,
     /// Initial congestion window in segments.
     pub initial_window: u32,
     /// Maximum window in bytes of payload.
     pub window: u64,
-    /// Delayed acknowledgements: every second segment is acknowledged, or one after a timeout; else
-    /// each one.
+    /// Delayed acknowledgements: every second segment is acknowledged, or a single one after a
+    /// timeout. If false, each segment is acknowledged.
     pub delayed: bool,
 }
 
 /// Algorithms of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// Growth by one segment each round trip, half at a loss (RFC 5681).
+    /// Growth by one segment each round trip, reduction by half at a loss (RFC 5681).
     Reno,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
@@ -70,7 +72,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// Its name in a scenario.
+    /// Returns the algorithm's name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Congestion::Reno => "reno",
@@ -84,26 +86,27 @@ impl Congestion {
 /// An acknowledgement, as congestion control sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// Its time of arrival.
+    /// Time of arrival of the acknowledgement.
     pub now: Time,
     /// Number of newly acknowledged segments.
     pub segments: u32,
-    /// Number of marked ones among them.
+    /// Number of marked segments among the newly acknowledged segments.
     pub marked: u32,
-    /// The round trip time of the last of them.
+    /// The round trip time of the last newly acknowledged segment.
     pub round_trip: Span,
     /// Number of segments in flight now.
     pub in_flight: u32,
     /// Time until the next paced transmission, at the earliest.
     pub paced: Span,
-    /// True if the window kept the sender from sending more.
+    /// True if the window limited the sender.
     pub limited: bool,
-    /// True if it was sent before the window was last reduced, or during recovery.
+    /// True if the acknowledged segment was sent before the window was last reduced, or during
+    /// recovery.
     pub recovering: bool,
-    /// Delivery rate while it was in flight, in segments a second.
+    /// Delivery rate while the segment was in flight, in segments per second.
     pub rate: Option<f64>,
-    /// True for the first acknowledgement of a round trip: of a segment sent after the last such
-    /// one had arrived.
+    /// True for the first acknowledgement of a round trip: the segment was sent after the previous
+    /// such acknowledgement had arrived.
     pub round: bool,
 }
 
@@ -138,7 +141,7 @@ impl Control {
     }
 
     /// Handles losses. It is not called for segments that were sent before the last reduction by a
-    /// loss or a mark, so that they reduce the window only once.
+    /// loss or a mark, so that the losses of a round trip reduce the window only once.
     pub(crate) fn congested(&mut self) {
         match self {
             Control::Reno(control) => control.congested(),
@@ -148,7 +151,7 @@ impl Control {
         }
     }
 
-    /// Handles marks, once as well.
+    /// Handles marks. It is called only once in a round trip, like `congested`.
     pub(crate) fn marked(&mut self) {
         match self {
             Control::Dctcp(control) => control.marked(),
@@ -176,7 +179,7 @@ impl Control {
         }
     }
 
-    /// The pacing rate in segments a second; `None`: transmissions follow acknowledgements.
+    /// The pacing rate in segments per second; `None` if acknowledgements trigger transmissions.
     pub(crate) fn pace(&self) -> Option<f64> {
         match self {
             Control::Bbr(control) => control.pace(),

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ack {
-    /// Numbers of the acknowledged transmissions: those that arrived since the last
+    /// Numbers of the acknowledged transmissions, which are those that arrived since the last
     /// acknowledgement.
     pub numbers: [Option<u64>; 2],
     /// Cumulative acknowledgement: all segments before this one have arrived.
     pub upto: u64,
-    /// True if one of them was marked.
+    /// True if one of these transmissions was marked.
     pub marked: bool,
 }
 
@@ -18,7 +18,7 @@ pub struct Ack {
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     delayed: bool,
-    /// All segments before this one have arrived.
+    /// Cumulative: all segments before this one have arrived.
     upto: u64,
     /// Segments beyond a gap.
     beyond: BTreeSet<u64>,
@@ -29,18 +29,19 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that acknowledges each segment, or, if `delayed`, every second one.
+    /// Creates a receiver that acknowledges each segment or, if `delayed` is true, every second
+    /// one.
     pub fn new(delayed: bool) -> Receiver {
         Receiver { delayed, ..Receiver::default() }
     }
 
-    /// All segments before this one have arrived.
+    /// Returns the cumulative acknowledgement: all segments before this one have arrived.
     pub fn upto(&self) -> u64 {
         self.upto
     }
 
-    /// Handles the arrival of a segment as the transmission of this number. Returns true if the
-    /// segment is new, and the acknowledgement to be sent at once, if any.
+    /// Handles the arrival of a segment, sent as the transmission with this number. Returns true if
+    /// the segment is new, and the acknowledgement to send at once, if there is one.
     pub fn arrives(&mut self, number: u64, segment: u64, marked: bool) -> (bool, Option<Ack>) {
         let is_new = segment >= self.upto && self.beyond.insert(segment);
         let in_order = segment == self.upto && self.beyond.len() == 1;
@@ -57,12 +58,12 @@ impl Receiver {
         (is_new, Some(Ack { numbers: [self.waits.take(), Some(number)], upto: self.upto, marked }))
     }
 
-    /// The number of acknowledgements sent, which identifies a delayed one.
+    /// The number of acknowledgements sent, which identifies a delayed acknowledgement.
     pub fn acks(&self) -> u64 {
         self.acks
     }
 
-    /// The delayed acknowledgement, if none was sent since `acks` were counted.
+    /// Returns the delayed acknowledgement, if no other was sent since the count was `acks`.
     pub fn waited(&mut self, acks: u64) -> Option<Ack> {
         let number = self.waits.take_if(|_| acks == self.acks)?;
         self.acks += 1;
@@ -80,12 +81,12 @@ mod tests {
         assert_eq!(receiver.arrives(0, 0, false), (true, None));
         let both = Ack { numbers: [Some(0), Some(1)], upto: 2, marked: false };
         assert_eq!(receiver.arrives(1, 1, false), (true, Some(both)));
-        // Segment 2 is missing; then it arrives, and then again.
+        // Segment 2 is missing; then it arrives, and then it arrives once more.
         let gap = Ack { numbers: [None, Some(3)], upto: 2, marked: false };
         assert_eq!(receiver.arrives(3, 3, false), (true, Some(gap)));
         assert_eq!(receiver.arrives(4, 2, false).1.unwrap().upto, 4);
         assert!(!receiver.arrives(5, 2, false).0);
-        // A mark, and a segment whose acknowledgement is delayed to the end.
+        // A marked segment, then a segment whose acknowledgement is delayed until its timeout.
         assert!(receiver.arrives(6, 4, true).1.unwrap().marked);
         let acks = receiver.acks();
         assert_eq!(receiver.arrives(7, 5, false), (true, None));

@@ -1,5 +1,5 @@
-//! Reno: growth by one segment each round trip, half at a loss (RFC 5681; growth by acknowledged
-//! bytes, RFC 3465).
+//! Reno: growth by one segment each round trip, reduction by half at a loss (RFC 5681; growth by
+//! acknowledged bytes, RFC 3465).
 
 use super::Acked;
 
@@ -75,8 +75,8 @@ mod tests {
         }
     }
 
-    /// 20 segments, halved by a loss. Then a window's worth of acknowledgements adds one segment,
-    /// so each acknowledgement adds two to the square of the window.
+    /// A window of 20 segments is halved by a loss. Then the acknowledgements of one window add one
+    /// segment, so each acknowledgement adds two to the square of the window.
     #[test]
     fn a_segment_more_each_round_trip() {
         let mut reno = Reno::new(20);
@@ -115,9 +115,9 @@ mod tests {
     }
 
     /// The sawtooth: if one segment in 1/p is lost, the mean window is sqrt(3/2p) (Mathis and
-    /// others 1997). The measured value is slightly lower, because the model leaves out the round
-    /// trip in which the lost segment is sent again with half the window. The more round trips
-    /// between losses, the smaller the difference.
+    /// others 1997). The measured value is slightly lower, because the formula leaves out the round
+    /// trip in which the lost segment is sent again with half the window. The difference is smaller
+    /// if there are more round trips between losses.
     #[test]
     fn the_mean_window_is_that_of_the_sawtooth() {
         for (every, least) in [(1_000u64, 0.94), (10_000, 0.97)] {

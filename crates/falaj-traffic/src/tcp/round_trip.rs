@@ -4,8 +4,8 @@ use falaj_sched::units::time::Span;
 
 /// Timeout before the first measurement.
 const INITIAL: Span = Span::from_secs(1);
-/// Minimum by which a timeout exceeds the mean, as in Linux; the RFC has a minimum of one second
-/// for the whole timeout.
+/// Minimum by which a timeout exceeds the smoothed round trip time, as in Linux; the RFC has a
+/// minimum of one second for the whole timeout.
 const LEAST: Span = Span::from_millis(200);
 /// Maximum timeout.
 const MOST: Span = Span::from_secs(60);
@@ -13,9 +13,9 @@ const MOST: Span = Span::from_secs(60);
 /// Estimates of the round trip time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
-    /// Smoothed value and mean deviation, in nanoseconds.
+    /// Smoothed round trip time and mean deviation, in nanoseconds.
     known: Option<(u64, u64)>,
-    /// The minimum.
+    /// The minimum round trip time.
     least: Option<Span>,
     /// Number of times that the timeout was doubled.
     doubled: u32,
@@ -35,18 +35,18 @@ impl RoundTrip {
         self.doubled = 0;
     }
 
-    /// The smoothed value; `None` before the first measurement.
+    /// The smoothed round trip time; `None` before the first measurement.
     pub fn smoothed(&self) -> Option<Span> {
         self.known.map(|(mean, _)| Span(mean))
     }
 
-    /// The minimum; zero before the first measurement.
+    /// The minimum round trip time; zero before the first measurement.
     pub fn least(&self) -> Span {
         self.least.unwrap_or(Span::ZERO)
     }
 
     /// Time without an acknowledgement after which a tail loss probe is sent (RFC 8985, 7.2): two
-    /// round trips, and the maximum delay of an acknowledgement if only one segment is in flight.
+    /// round trips, plus the maximum delay of an acknowledgement if only one segment is in flight.
     pub fn probe(&self, in_flight: u32) -> Option<Span> {
         let delayed = if in_flight == 1 { LEAST } else { Span::ZERO };
         Some(self.smoothed()? * 2 + delayed)
@@ -59,8 +59,8 @@ impl RoundTrip {
         (once * (1 << self.doubled.min(16))).min(MOST)
     }
 
-    /// Doubles the timeout after it has expired. Returns true if it is the first time since the
-    /// last measurement.
+    /// Doubles the timeout after it has expired. Returns true if the timeout has expired for the
+    /// first time since the last measurement.
     pub fn timed_out(&mut self) -> bool {
         self.doubled += 1;
         self.doubled == 1
@@ -71,7 +71,8 @@ impl RoundTrip {
 mod tests {
     use super::*;
 
-    /// 100 ms, then 200 ms: a mean of 112.5 ms, and a mean deviation of 62.5 ms.
+    /// Measurements of 100 ms, then 200 ms: a smoothed time of 112.5 ms, and a mean deviation of
+    /// 62.5 ms.
     #[test]
     fn as_the_rfc_computes_it() {
         let mut trip = RoundTrip::default();

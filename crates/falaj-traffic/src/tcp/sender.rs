@@ -1,16 +1,16 @@
 //! The sender: segments in flight, loss detection, and timers.
 //!
-//! Each transmission has its own number, also each retransmission, and acknowledgements contain
-//! these numbers. So a round trip time is never ambiguous, and a lost retransmission is detected
-//! like any other (as RFC 9002 counts packets).
+//! Each transmission has its own number, including each retransmission, and acknowledgements
+//! contain these numbers. So a round trip time is never ambiguous, and the loss of a retransmission
+//! is detected like any other loss (packet numbers as in RFC 9002).
 //!
-//! Losses are detected as in RACK-TLP (RFC 8985): by the arrival of a number higher by three. Any
-//! higher number also shows a loss, once the transmission is older than the last round trip time
-//! and a quarter of the minimum one; during recovery it does so at once.
-//! Recovery lasts until every segment that was in flight at its beginning has arrived (the recovery
-//! point of RFC 6675), and reduces the window once. During recovery, transmissions are in
-//! proportion to arrivals (PRR, RFC 6937). If nothing arrives for two round trips, a tail loss
-//! probe is sent.
+//! Losses are detected as in RACK-TLP (RFC 8985): by the arrival of a number that is higher by
+//! three. The arrival of any higher number also shows a loss, once the transmission is older than
+//! the last round trip time plus a quarter of the minimum round trip time. During recovery it shows
+//! the loss at once. Recovery lasts until every segment that was in flight at its beginning has
+//! arrived (the recovery point of RFC 6675), and reduces the window once. During recovery,
+//! transmissions are in proportion to arrivals (PRR, RFC 6937). If nothing arrives for two round
+//! trips, a tail loss probe is sent.
 
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;
@@ -18,7 +18,7 @@ use super::{Acked, Control};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 
-/// A transmission is lost if one with a number higher by `REORDERED` has arrived.
+/// A transmission counts as lost if a transmission with a number higher by `REORDERED` has arrived.
 const REORDERED: u64 = 3;
 
 /// State of a transmission.
@@ -36,16 +36,16 @@ struct Sent {
     at: Time,
     state: SenderState,
     /// State at its transmission: the number of segments that had arrived, the time of the last
-    /// arrival, and the time at which that one had been sent.
+    /// arrival, and the time at which that last segment had been sent.
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
 }
 
-/// The result of an acknowledgement.
+/// The results of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// A measured round trip time.
+    /// The measured round trip time, if there is a measurement.
     pub round_trip: Option<Span>,
     /// True if the window was reduced.
     pub reduced: bool,
@@ -70,10 +70,10 @@ pub struct Transmission {
 struct RateReduction {
     /// The window before the loss, in segments.
     before: u32,
-    /// Segments that arrived and segments sent since recovery began.
+    /// Numbers of segments that arrived and that were sent since recovery began.
     arrived: u32,
     sent: u32,
-    /// The present window.
+    /// The present window in segments.
     window: u32,
 }
 
@@ -82,8 +82,8 @@ impl RateReduction {
         RateReduction { before: before.max(1), ..RateReduction::default() }
     }
 
-    /// Handles arrived segments; `grows` if the cumulative acknowledgement advanced and nothing is
-    /// to be sent again.
+    /// Handles arrived segments; `grows` is true if the cumulative acknowledgement advanced and no
+    /// segment is to be sent again.
     fn arrived(&mut self, segments: u32, threshold: u32, in_flight: u32, grows: bool) {
         self.arrived += segments;
         let more = if in_flight > threshold {
@@ -106,13 +106,13 @@ pub struct Sender {
     most: u32,
     /// Total number of segments of the transfer.
     segments: u64,
-    /// The first segment that was never sent.
+    /// The first segment that was not sent yet.
     next: u64,
-    /// Number of the first transmission in `sent`, which has all later ones.
+    /// Number of the first transmission in `sent`, which also has all later transmissions.
     first: u64,
     sent: VecDeque<Sent>,
     in_flight: u32,
-    /// Lost segments, to be sent again.
+    /// Lost segments, which are to be sent again.
     lost: BTreeSet<u64>,
     /// Highest number of a transmission that has arrived.
     highest: Option<u64>,
@@ -121,34 +121,35 @@ pub struct Sender {
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
-    /// The round lasts until a segment arrives that was sent when this number had arrived.
+    /// Number of arrived segments at the beginning of the round trip. The round trip lasts until a
+    /// segment arrives that was sent when this number had arrived.
     round: u64,
     /// The cumulative acknowledgement: all segments before this one have arrived.
     cumulative: u64,
-    /// Recovery lasts until the cumulative acknowledgement is here.
+    /// Recovery lasts until the cumulative acknowledgement reaches this segment.
     recovery_point: u64,
     /// True if recovery began with a timeout: the window grows during it.
     restarts: bool,
-    /// Proportional rate reduction during recovery; BBR has none.
+    /// Proportional rate reduction during recovery; BBR does not use it.
     reduction: RateReduction,
-    /// True if the fast retransmission is due: it goes whatever the window.
+    /// True if the fast retransmission is due, which is sent whatever the window.
     retransmits: bool,
     /// Time after which a transmission that was overtaken by a later one counts as lost.
     patience: Span,
-    /// RACK's reordering timer: the time at which the first such transmission counts as lost.
+    /// RACK's reordering timer: the time at which the first overtaken transmission counts as lost.
     reordering: Time,
     /// Time at which a tail loss probe is due.
     probe: Time,
-    /// True if a probe is due now: it goes whatever the window.
+    /// True if a probe is due now, which is sent whatever the window.
     probes: bool,
-    /// Retransmission timer: the time at which everything in flight is taken for lost.
+    /// Retransmission timer: the time at which all segments in flight count as lost.
     gives_up: Time,
     /// Earliest time of the next paced transmission.
     paced: Time,
 }
 
 impl Sender {
-    /// A sender of `segments` segments with at most `most` in flight at once.
+    /// Creates a sender of `segments` segments, with at most `most` segments in flight at once.
     pub(crate) fn new(control: Control, segments: u64, most: u32) -> Sender {
         Sender {
             control,
@@ -195,8 +196,8 @@ impl Sender {
         if self.is_reducing() { window.min(self.reduction.window.into()) } else { window }
     }
 
-    /// The time at which the next transmission may be sent; `None`: not before an acknowledgement
-    /// or a timer.
+    /// The time at which the next transmission may be sent; `None` if that depends on an
+    /// acknowledgement or a timer.
     pub fn ready(&self) -> Option<Time> {
         if self.probes || (self.retransmits && !self.lost.is_empty()) {
             return Some(self.paced);
@@ -211,7 +212,7 @@ impl Sender {
         self.gives_up.min(self.reordering).min(self.probe)
     }
 
-    /// Handles an expired timer. Returns true if it is that of retransmission (RFC 6298).
+    /// Handles an expired timer. Returns true if it was the retransmission timer (RFC 6298).
     pub fn woken(&mut self, now: Time) -> bool {
         if self.gives_up <= now {
             self.timed_out();
@@ -229,7 +230,8 @@ impl Sender {
         false
     }
 
-    /// Returns true in recovery: a segment that was in flight at its beginning is still missing.
+    /// Returns true in recovery: a segment that was in flight at the beginning of recovery is still
+    /// missing.
     fn is_recovering(&self) -> bool {
         self.cumulative < self.recovery_point
     }
@@ -240,25 +242,26 @@ impl Sender {
         self.is_recovering() && !self.restarts && !matches!(self.control, Control::Bbr(_))
     }
 
-    /// Sets the timer of reordering for the first transmission that a later one has overtaken.
+    /// Sets the reordering timer for the first transmission that a later transmission has
+    /// overtaken.
     fn set_reordering(&mut self, now: Time) {
         let overtaken = self.sent.front().filter(|_| self.first < self.highest.unwrap_or(0));
         self.reordering = overtaken.map_or(Time::NEVER, |sent| now.max(sent.at + self.patience));
     }
 
-    /// Sets the timer of the tail loss probe; there is none in recovery.
+    /// Sets the timer of the tail loss probe; there is no such timer in recovery.
     fn set_probe(&mut self, now: Time) {
         let waits = self.in_flight > 0 && self.lost.is_empty() && !self.is_recovering();
         let after = self.trip.probe(self.in_flight).filter(|_| waits);
         self.probe = after.map_or(Time::NEVER, |after| now + after);
     }
 
-    /// The next transmission, if [`Sender::ready`] permits one now.
+    /// Returns the next transmission, if [`Sender::ready`] permits one now.
     pub fn send(&mut self, now: Time) -> Option<Transmission> {
         if self.ready().is_none_or(|at| at > now) {
             return None;
         }
-        // A probe is a new segment, or a retransmission of the last one if there is none.
+        // A probe is a new segment, or a retransmission of the last segment if there is no new one.
         let probes = std::mem::take(&mut self.probes) && self.lost.is_empty();
         self.retransmits = false;
         let again = match self.lost.pop_first() {
@@ -306,13 +309,14 @@ impl Sender {
         let mut segments = 0;
         for number in ack.numbers.into_iter().flatten() {
             let place = number.checked_sub(self.first).and_then(|n| self.sent.get_mut(n as usize));
-            // A transmission that is no longer in `sent` was lost, and the loss is known.
+            // A transmission that is no longer in `sent` was lost, and its loss is already known.
             let Some(sent) = place.filter(|sent| sent.state != SenderState::Arrived) else {
                 continue;
             };
             match sent.state {
                 SenderState::InFlight => self.in_flight -= 1,
-                // It was late; its segment need not be sent again if that has not happened yet.
+                // The transmission was only late. Its segment need not be sent again, if it was not
+                // sent again yet.
                 _ => _ = self.lost.remove(&sent.segment),
             }
             sent.state = SenderState::Arrived;
@@ -356,7 +360,8 @@ impl Sender {
         self.control.acked(&Acked {
             now,
             segments,
-            // A marked segment is acknowledged at once; the delayed one before it was not marked.
+            // A marked segment is acknowledged at once, so a segment with a delayed acknowledgement
+            // before it was not marked.
             marked: u32::from(ack.marked),
             round_trip,
             in_flight: self.in_flight,
@@ -373,7 +378,7 @@ impl Sender {
         Heard { round_trip: Some(round_trip), reduced }
     }
 
-    /// Takes transmissions before this number for lost, unless they have arrived. Returns true if
+    /// Counts transmissions before this number as lost, unless they have arrived. Returns true if
     /// the window is reduced.
     fn lose(&mut self, lost_before: u64) -> bool {
         let mut reduced = false;
@@ -401,7 +406,7 @@ impl Sender {
         reduced
     }
 
-    /// Handles a retransmission timeout: everything in flight is taken for lost.
+    /// Handles a retransmission timeout: all segments in flight count as lost.
     pub fn timed_out(&mut self) {
         let first = self.trip.timed_out();
         for sent in self.sent.iter_mut().filter(|sent| sent.state == SenderState::InFlight) {
@@ -434,8 +439,8 @@ mod tests {
         std::iter::from_fn(|| sender.send(now)).map(|t| (t.number, t.segment)).collect()
     }
 
-    /// The second of eight is lost: the third arrival beyond it shows the loss, and it is sent
-    /// again at once. New segments follow when the window permits it.
+    /// The second of eight segments is lost. The third arrival after the gap shows the loss, and
+    /// the segment is sent again at once. New segments follow when the window permits them.
     #[test]
     fn three_beyond_a_gap_say_that_it_is_lost() {
         let mut sender = sender(8, 100);
@@ -447,7 +452,7 @@ mod tests {
             assert!(!sender.acked(ms(11), &ack(number, 1)).reduced, "{number}");
             all(&mut sender, ms(11));
         }
-        // The window was 11 by then, with 11 in flight; from here on it is 5.5.
+        // The window was 11 until now, with 11 segments in flight. From here on it is 5.5.
         assert!(sender.acked(ms(12), &ack(4, 1)).reduced);
         assert_eq!(all(&mut sender, ms(12)), [(14, 1)]);
         let mut more = Vec::new();
@@ -461,8 +466,9 @@ mod tests {
         assert!(more.first().is_some_and(|(_, segment)| *segment == 14), "{more:?}");
     }
 
-    /// The first of ten is lost, and its retransmission too. The next arrival shows that, without a
-    /// second reduction, and the window does not grow before the segment has arrived.
+    /// The first of ten segments is lost, and its retransmission too. The next arrival shows the
+    /// second loss, which does not reduce the window again. The window does not grow before the
+    /// segment has arrived.
     #[test]
     fn until_it_is_repaired_a_loss_reduces_once() {
         let mut sender = sender(10, 100);
@@ -477,14 +483,16 @@ mod tests {
             sender.acked(ms(10), &ack(number, 0));
             all(&mut sender, ms(10));
         }
-        // A segment sent after the first retransmission arrives before it.
+        // A segment that was sent after the first retransmission arrives before this
+        // retransmission.
         assert!(!sender.acked(ms(20), &ack(11, 0)).reduced);
         assert_eq!(all(&mut sender, ms(20))[0].1, 0);
         assert_eq!(sender.control.window(), window);
     }
 
-    /// RFC 6937, by hand: 20 before the loss, 10 after it. While more than 10 are in flight, a
-    /// segment is sent for every two that arrive; below, one for each one; the bound is 10.
+    /// RFC 6937, computed by hand: the window is 20 before the loss and 10 after it. While more
+    /// than 10 segments are in flight, one is sent for every two that arrive. With fewer in flight,
+    /// one is sent for each that arrives, up to 10 in flight.
     #[test]
     fn recovery_sends_in_proportion_to_arrivals() {
         let mut reduction = RateReduction::new(20);
@@ -505,8 +513,8 @@ mod tests {
         assert_eq!(reduction.window, 10);
     }
 
-    /// Two are in flight, and the first is lost: it is sent again a quarter of a round trip after
-    /// the second has arrived (RFC 8985, 6.2: the reordering window).
+    /// Two segments are in flight, and the first is lost. It is sent again a quarter of a round
+    /// trip after the second has arrived (RFC 8985, 6.2: the reordering window).
     #[test]
     fn one_later_arrival_and_time_show_a_loss() {
         let mut sender = sender(2, 2);
@@ -519,8 +527,8 @@ mod tests {
         assert_eq!(sender.control.window(), 2.0);
     }
 
-    /// The last three of ten are lost: after two round trips the last one is sent again, and its
-    /// acknowledgement shows that the others are lost (RFC 8985, 7).
+    /// The last three of ten segments are lost. After two round trips the last segment is sent
+    /// again, and its acknowledgement shows that the others are lost (RFC 8985, 7).
     #[test]
     fn a_probe_tells_of_a_lost_tail() {
         let mut sender = sender(10, 10);
@@ -530,7 +538,7 @@ mod tests {
         assert_eq!(sender.wakes(), ms(120));
         assert!(!sender.woken(ms(120)));
         assert_eq!(all(&mut sender, ms(120)), [(10, 9)]);
-        // The probe has overtaken all three.
+        // The probe has overtaken all three lost transmissions.
         sender.acked(ms(160), &ack(10, 7));
         assert_eq!(sender.wakes(), ms(160));
         sender.woken(ms(160));
@@ -543,8 +551,8 @@ mod tests {
         all(&mut sender, Time::ZERO);
         sender.timed_out();
         assert_eq!(sender.wakes(), Time::NEVER);
-        // All four were taken for lost; the first is sent again, and then all of them turn out to
-        // have arrived.
+        // All four counted as lost. The first is sent again; then an acknowledgement shows that all
+        // of them have arrived.
         assert_eq!(all(&mut sender, Time(1)), [(4, 0)]);
         sender.acked(Time(2), &ack(0, 1));
         sender.acked(Time(2), &ack(3, 4));

@@ -1,4 +1,4 @@
-//! Messages for a wrong command line: the word in question, the allowed words, and the cure.
+//! Messages for a wrong command line: the wrong word, the allowed words, and the cure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
@@ -7,14 +7,14 @@ use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
-/// Options that had another name before, each with its present one.
+/// Old names of options, each with the present name.
 const RENAMED: [(&str, &str); 2] = [("--need", "--requires"), ("--per-container", "--per-batch")];
 
 fn present(option: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(former, _)| *former == option).map(|(_, present)| *present)
 }
 
-/// Returns a one-sentence message for a parse error. Returns `None` where clap's own text is the
+/// Returns a one-sentence message for a parse error. Returns `None` if clap's own text is the
 /// answer, as for `--help`.
 pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) -> Option<String> {
     command.build();
@@ -145,7 +145,7 @@ fn lacking(command: &Command, argument: &str, allowed: &[String]) -> String {
     format!("`{name}` lacks its value; write `{argument}`{about}")
 }
 
-/// Returns why a value is refused, and how to write it instead.
+/// Returns the reason why a value is refused, and how to write it correctly.
 fn refusal(value: &str, error: &Error) -> String {
     let Some(source) = error.source() else { return format!("`{value}` is not allowed there") };
     if let Some(number) = source.downcast_ref::<ParseIntError>() {

@@ -1,5 +1,5 @@
 //! A link configured by flags. A flag applies to both directions; with the prefix `up-` or `down-`
-//! it applies to one.
+//! it applies to one direction.
 
 use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
@@ -30,8 +30,8 @@ reads! {
     mtu by parse_mtu;
 }
 
-/// Validates a queue's limit and returns its text unchanged. No message proposes a queue that never
-/// admits a full frame.
+/// Validates a queue's limit and returns its text unchanged. A value that an error message proposes
+/// always admits a full frame.
 fn limit(text: &str) -> Result<String, Unreadable> {
     let admits = |text: &str| match parse_limit(text)? {
         Limit::Bytes(bytes) if bytes < FRAME => Err(Unreadable {
@@ -55,7 +55,7 @@ fn half(text: &str) -> Result<Span, Unreadable> {
 }
 
 /// Defines the flags of one direction, or of both, under one heading of the help. Rare flags appear
-/// in `--help-all` alone.
+/// only in `--help-all`.
 macro_rules! flags {
     ($name:ident, $prefix:literal, $heading:literal, rare: $rare:literal) => {
         #[derive(clap::Args)]
@@ -169,7 +169,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Returns the scenario that the flags describe, and the text of the equivalent scenario file,
-    /// from which it is parsed. `mtu`, in bytes, is the default where no flag sets the MTU.
+    /// from which it is parsed. `mtu`, in bytes, is the default if no flag sets the MTU.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
         if let Some(Span(nanoseconds)) = self.rtt {
@@ -216,7 +216,7 @@ fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
         Ok((scenario, warnings)) => {
             Ok((scenario, warnings.problems().iter().map(in_words).collect()))
         }
-        // The last error is that of the flow, which is the plainest.
+        // The last error is the error of the flow, which is the clearest.
         Err(errors) => Err(anyhow!(errors.problems().last().map(in_words).unwrap_or_default())),
     }
 }

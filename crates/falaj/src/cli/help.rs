@@ -1,7 +1,7 @@
 //! `--help` on one page, and `--help-all` with every option.
 //!
-//! A rare option has `hide_short_help` and appears in `--help-all` alone. The same holds for all
-//! paragraphs of a doc comment after the first.
+//! A rare option has `hide_short_help` and appears only in `--help-all`. So do all paragraphs of a
+//! doc comment after the first one.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command};

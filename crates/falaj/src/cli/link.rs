@@ -16,8 +16,8 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Returns the requested scenario and its text. `mtu`, in bytes, is the default where no flag
-    /// sets the MTU.
+    /// Returns the requested scenario and its text. `mtu`, in bytes, is the default if no flag sets
+    /// the MTU.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let Some(path) = &self.file else { return self.flags.scenario(mtu) };
         let (name, text) = file::text(path)?;

@@ -58,7 +58,7 @@ mod tests {
             Some(r"falaj run --rate 1mbit -- sh -c 'echo it'\''s'"),
         );
         is(&["falaj", "run", "star.toml", "bash"], Some("falaj run star.toml -- bash"));
-        // Command lines that are wrong for another reason, or correct.
+        // The following command lines are wrong for another reason, or are correct.
         is(&["falaj", "run", "--rate", "1mbit"], None);
         is(&["falaj", "run", "--rat", "1mbit", "--", "bash"], None);
         is(&["falaj", "run", "--", "bash"], None);

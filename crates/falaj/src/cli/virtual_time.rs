@@ -66,7 +66,7 @@ pub(crate) struct VirtualTimeArgs {
 impl VirtualTimeArgs {
     /// Runs this program again in a guest, with the same arguments, if `--virtual-time` was given,
     /// and returns its exit status. Returns `None` if time is real or this process already runs in
-    /// the guest. Without a seed, random numbers start at the default seed of a scenario.
+    /// the guest. Without a seed, random numbers use the default seed of a scenario.
     pub(crate) fn take_over(&self, seed: Option<u64>) -> Result<Option<ExitCode>> {
         if !self.virtual_time {
             // If the scenario requested the guest, the process outside already parsed it and
@@ -112,7 +112,7 @@ impl VirtualTimeArgs {
                 );
                 Ok(Some(ExitCode::from(ended.exit.shell_code())))
             }
-            // The same status as that of a program killed by `SIGPIPE`.
+            // The same exit status as that of a program killed by `SIGPIPE`.
             Err(Error::ReaderGone) => Ok(Some(ExitCode::from(128 + 13))),
             Err(error @ Error::Signal(signal)) => {
                 note!("{error}");

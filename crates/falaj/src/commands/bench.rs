@@ -1,5 +1,5 @@
-//! `falaj bench`: the cost of falaj, beside that of the alternatives. The benchmarks are in
-//! `falaj-lab`; that of a service is in `falaj-serve`.
+//! `falaj bench`: the cost of falaj, compared with the cost of alternatives. The benchmarks are in
+//! `falaj-lab`; the benchmark of a service is in `falaj-serve`.
 
 use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;

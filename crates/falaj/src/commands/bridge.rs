@@ -150,7 +150,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// MTU in bytes where neither end reports one, as for network cards of virtual machines.
+/// MTU in bytes if neither end reports one, for example between network cards of virtual machines.
 const MTU: u32 = 1500;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! `falaj choose`: selects a discipline for a purpose with four questions.
+//! `falaj choose`: selects a discipline for a purpose by four questions.
 
 use anyhow::{Context, Result, bail};
 use falaj_scenario::reference::{Wish, choose, example_of};
@@ -58,7 +58,7 @@ enum Care {
     Even,
 }
 
-/// Other words for a purpose, mostly the traffic that it suits.
+/// Other words for a purpose, mostly the traffic for which it is suitable.
 const fn words(purpose: Purpose) -> &'static [&'static str] {
     match purpose {
         Purpose::Share => &["fairness", "fair", "weights", "tenants", "containers"],
@@ -78,7 +78,7 @@ fn names_of_purposes() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(Purpose::ALL.map(one))
 }
 
-/// The purpose with this name, or with this among its other words.
+/// Returns the purpose with this name, or with this word among its other words.
 fn named(word: &str) -> Option<Purpose> {
     let other = || Purpose::ALL.iter().find(|(purpose, ..)| words(*purpose).contains(&word));
     Purpose::named(word).or_else(|| other().map(|(purpose, ..)| *purpose))
@@ -129,7 +129,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Asks a question on the terminal, and returns the index of the answer; an empty line selects the
-/// first.
+/// first answer.
 fn ask(question: &str, answers: &[(&str, &str)]) -> Result<usize> {
     let mut text = format!("{question}\n");
     for (n, (name, doc)) in answers.iter().enumerate() {

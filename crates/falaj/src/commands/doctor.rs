@@ -1,8 +1,9 @@
 //! `falaj doctor`: reports which backends work on this host, how fast the host is, and which rates
 //! and delays it can emulate accurately.
 //!
-//! Everything is measured as it is used: datagrams and a TCP stream between two namespaces through
-//! a link, with falaj's own sources. A ping is not enough, because it passes where TCP does not.
+//! Everything is measured in the way in which it is used: datagrams and a TCP stream between two
+//! namespaces through a link, with falaj's own sources. A ping is not enough, because it passes
+//! where TCP does not.
 
 use anyhow::{Context, Result};
 use falaj_control::confinement;
@@ -49,7 +50,7 @@ pub(crate) struct Args {
 struct Finding {
     what: &'static str,
     works: bool,
-    /// Its use, or why it does not work and the cure.
+    /// Its use; if it does not work, the reason and the cure.
     why: String,
 }
 
@@ -90,10 +91,10 @@ struct Floor {
     /// socket; each wakes the next process on its path.
     delivered_per_s: f64,
     /// CPU time in ns that the link spends on one such packet, and the number of such packets that
-    /// fit into one second of it.
+    /// one processor can carry per second.
     packet_cost_ns: f64,
     packets_per_s: f64,
-    /// Rate in bit/s of one TCP stream through an unlimited link; `None` without namespaces.
+    /// Rate in bit/s of one TCP stream through an unlimited link; `None` if namespaces do not work.
     tcp_bits_per_s: Option<f64>,
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let are_there = namespaces.is_ok();
     let mut findings = asked(namespaces);
     let floor = if args.no_measuring { None } else { Some(floor(are_there)?) };
-    // This check comes last, because the thread keeps the priority that it gets.
+    // This check comes last, because the thread keeps the priority that this check sets.
     findings.push(fifo());
     let limits = floor.as_ref().map(limits);
     let kept = limits
@@ -136,7 +137,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!are_there)))
 }
 
-/// Opens the device for TAP interfaces, as the code that creates one does.
+/// Opens the device for TAP interfaces, in the same way as the code that creates such interfaces.
 fn tun() -> Result<(), String> {
     let opened = File::options().read(true).write(true).open(TUN).and_then(|device| {
         // The path may hold another device, as in a container.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Attaches to each container by running this command again, with the container in place of the
+/// Attaches to each container by running this command again, with the container instead of the
 /// project.
 pub(super) fn main(project: &str) -> Result<ExitCode> {
     let containers = containers_of(project)?;

@@ -1,4 +1,5 @@
-//! `falaj attach`: puts an emulated link at interfaces in use, in place; and `falaj detach`.
+//! `falaj attach`: inserts an emulated link at interfaces that are in use; and `falaj detach`,
+//! which removes it.
 
 mod all_of;
 mod target;
@@ -106,8 +107,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Refuses the interface that carries this SSH session: a slow link there would slow down the
-/// user's only way to undo it.
+/// Returns an error if an interface carries this SSH session: a slow link there would slow down the
+/// user's only way to remove it.
 fn ssh_stays(target: &Target) -> Result<()> {
     let Ok(connection) = std::env::var("SSH_CONNECTION") else { return Ok(()) };
     let address = connection.split(' ').nth(2).and_then(|address| address.parse::<IpAddr>().ok());

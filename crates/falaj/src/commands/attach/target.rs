@@ -1,4 +1,5 @@
-//! The target of `attach`: an interface, a process, or a container by the command of its runtime.
+//! The target of `attach`: an interface, a process, or a container, found by the command of its
+//! runtime.
 
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::backend::InterfaceName;
@@ -15,7 +16,7 @@ struct Runtime {
     /// name or ID.
     words: fn(&str) -> Vec<String>,
     /// Arguments that make the program print the ID of the container of this name, for programs
-    /// whose other commands accept an ID alone.
+    /// whose other commands accept only an ID.
     id_words: Option<fn(&str) -> Vec<String>>,
 }
 

@@ -98,12 +98,12 @@ impl ComparedFlow {
         let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
         matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
     }
-    /// The values to expect of the flow alone.
+    /// Returns the expected values of this flow, if they are not averages over several flows.
     fn own(&self) -> Option<&Expected> {
         self.expected.as_ref().ok().filter(|expected| expected.together.is_empty())
     }
 
-    /// Its rows in the table.
+    /// Returns the flow's rows in the table.
     fn table(&self) -> [Vec<String>; 6] {
         let (sim, live) = (&self.simulated.delay, &self.measured.link.delay);
         let (own, none) = (self.own(), String::new);
@@ -177,7 +177,7 @@ fn verdict(rows: &[ComparedFlow]) -> BoundVerdict {
     doubt(rows).map_or(BoundVerdict::Kept, BoundVerdict::Inconclusive)
 }
 
-/// Returns why the measurement is inconclusive about the link, if it is.
+/// Returns the reason why the measurement is inconclusive about the link, if it is inconclusive.
 fn doubt(rows: &[ComparedFlow]) -> Option<Doubt> {
     let named = |row: &ComparedFlow| row.name.clone();
     if let Some(row) = rows.iter().find(|r| r.untried()) {
@@ -210,11 +210,11 @@ pub(crate) enum BoundVerdict {
 pub(crate) enum Doubt {
     /// No packet of this flow reached the far end.
     Untried(String),
-    /// The source of this flow had no time for this number of its packets.
+    /// The source of this flow had no time to send this number of its packets.
     Unsent(String, u64),
-    /// The link delivered 1 packet in 100 later than this after it was due.
+    /// The link delivered 1 packet in 100 later than this time after it was due.
     ReleasedLate(Span),
-    /// The source of this flow sent 1 packet in 100 later than this after it was due.
+    /// The source of this flow sent 1 packet in 100 later than this time after it was due.
     SentLate(String, Span),
 }
 
@@ -245,7 +245,7 @@ pub(crate) struct Comparison {
     pub(crate) rows: Vec<ComparedFlow>,
     measured: Measured,
     title: String,
-    /// Notes about the simulation; and, as JSON, its warm-up and stopping rule.
+    /// `notes`: notes about the simulation. `practice`: its warm-up and stopping rule, as JSON.
     notes: Vec<String>,
     practice: (Json, Json),
     /// True if the confidence intervals are as narrow as requested.
@@ -335,8 +335,8 @@ impl Comparison {
         }
     }
 
-    /// Prints the table of bound, expected, simulated and measured values, the table of
-    /// measurements beside it, and the verdict.
+    /// Prints the table of bound, expected, simulated and measured values, the table of the other
+    /// measurements, and the verdict.
     pub(crate) fn print(&self) {
         say!("{}", self.title);
         let mut header = vec!["in the link", "bound", "expected", "simulated", "measured"];
@@ -387,7 +387,8 @@ impl Comparison {
         }
     }
 
-    /// Prints the reasons for missing averages, and averages over several flows, each once.
+    /// Prints the reasons for missing averages, and the averages over several flows. Each is
+    /// printed once.
     fn tell_expected(&self) {
         let note = |row: &ComparedFlow| match &row.expected {
             Err(why) => Some(format!("no averages are known: {why}")),
@@ -541,7 +542,8 @@ mod tests {
         );
     }
 
-    /// Averages of a flow alone are beside its simulation; those of several flows are not.
+    /// Averages of a single flow are in the row of its simulation; averages over several flows are
+    /// not.
     #[test]
     fn averages_are_a_column_of_their_own() {
         let cells = |together: &[&str], quantiles| {
@@ -570,7 +572,7 @@ mod tests {
         let mut errors = vec![10; 199];
         errors.push(900_000);
         assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), BoundVerdict::Kept);
-        // Lateness is compared with the smallest bound, also for flows without a bound.
+        // Lateness is compared with the smallest bound, even for flows without a bound.
         let without = row(None, &[1], &[1], &[200_000]);
         let both = [row(BOUND, &[1], &[1], &[0]), without];
         assert_eq!(verdict(&both), BoundVerdict::Inconclusive(released));

@@ -118,8 +118,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(simulation.exit())
 }
 
-/// Returns the labels of the scenarios in the table: `first` and `other` for two, `#1`, `#2`, `#3`
-/// for more.
+/// Returns the labels of the scenarios in the table: `first` and `other` for two scenarios, `#1`,
+/// `#2`, `#3` for more.
 fn called(scenarios: usize) -> Vec<String> {
     match scenarios {
         2 => vec!["first".into(), "other".into()],

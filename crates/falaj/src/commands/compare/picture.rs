@@ -49,8 +49,8 @@ fn chart(names: &[String], flow: &PairedFlow<'_>) -> Chart {
         let mut points = vec![(0.0, longer)];
         for (delay, times) in of.delay.counts() {
             sum += times;
-            // No packet is delayed longer than the maximum, and a logarithmic axis has no zero: the
-            // line ends there.
+            // The line ends at the maximum delay: no packet is delayed longer, and a logarithmic
+            // axis has no zero.
             if sum < packets {
                 longer = 1.0 - sum as f64 / packets as f64;
             }
