@@ -61,9 +61,9 @@ pub struct CrossingCounts {
 /// Numbers of batches and of packets in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Packets.
+    /// Number of packets in them.
     pub packets: u64,
 }
 

@@ -97,7 +97,7 @@ pub enum Pushed {
     Quiet,
     /// There is no room for it now.
     Full,
-    /// It never fits.
+    /// It is longer than the longest string that fits.
     TooLong,
 }
 
@@ -180,7 +180,7 @@ impl<M: Memory> RingSide<M> {
     }
 }
 
-/// The writing side.
+/// The writing side of a ring.
 pub struct RingWriter<M>(RingSide<M>);
 
 impl<M: Memory> RingWriter<M> {
@@ -294,7 +294,7 @@ impl<M: Memory> RingWriter<M> {
     }
 }
 
-/// The reading side.
+/// The reading side of a ring.
 pub struct RingReader<M> {
     side: RingSide<M>,
     /// Index at which this side last went to sleep.
@@ -362,7 +362,7 @@ impl<M: Memory> RingReader<M> {
         self.answered != own && self.side.control(PROBE).load(Relaxed) == own
     }
 
-    /// Writes the report.
+    /// Writes the report that the writer has requested.
     pub fn answer(&mut self, took: Took) {
         let side = &self.side;
         self.answered = side.own;

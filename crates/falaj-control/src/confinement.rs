@@ -1,10 +1,10 @@
-//! Confinement of a link's process: with Landlock the kernel restricts it to the files that it
-//! still uses, whatever its user may open.
+//! Confinement of a link's process: with Landlock the kernel restricts the process to the files
+//! that it still uses, even if its user may open other files.
 //!
 //! A Landlock rule applies to a directory and everything beneath it, or to one file. A file that is
 //! replaced by renaming is reachable through its directory only, so access is given to a file's
-//! directory. Directories with files of other programs, such as `/etc`, are the exception: there
-//! a file that is only read is opened alone, as it was at the start.
+//! directory. Directories with files of other programs, such as `/etc`, are the exception: access
+//! to a file that is only read is for that file alone, as it exists at the start.
 //!
 //! A thread confines itself and the threads that it starts. Processes that were started before,
 //! those that open adapters and those of namespaces, are not confined.

@@ -73,7 +73,7 @@ fn stats(stats: &SojournStats) -> Json {
 }
 
 /// The report as JSON. Sojourn times are in buckets, each of which ends at four times the end of
-/// the one before; the first ends at 1,024 ns.
+/// the bucket before; the first ends at 1,024 ns.
 pub fn json(name: &str, report: &MaskStats) -> Json {
     let named = |all: &[(String, SojournStats)]| -> Vec<Json> {
         let one = |(id, of): &(String, SojournStats)| {

@@ -29,7 +29,7 @@ pub struct Hello {
     pub about: String,
 }
 
-/// A request.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Requests the report on links.
@@ -198,7 +198,7 @@ pub struct RuleReport {
     pub rate: Option<f64>,
 }
 
-/// Sojourns in 16 buckets, each of which ends at four times the end of the one before.
+/// Sojourns in 16 buckets, each of which ends at four times the end of the bucket before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BucketDelays {
     /// Number of packets.
@@ -247,7 +247,7 @@ pub struct GoneReport {
     pub taken: u64,
 }
 
-/// A link.
+/// The report on a link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
     /// The link's name.
@@ -256,7 +256,7 @@ pub struct LinkReport {
     pub directions: Vec<DirectionReport>,
 }
 
-/// A direction of a link.
+/// The report on a direction of a link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// `up` or `down`.
@@ -360,7 +360,7 @@ impl MaskReport {
 /// A plug-in that is no longer called.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BreachReport {
-    /// The library.
+    /// Name of the library.
     pub library: String,
     /// The violation of its contract.
     pub what: String,
@@ -406,7 +406,7 @@ pub struct FlowReport {
     /// its interface is down.
     #[serde(default)]
     pub not_taken: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     #[serde(default)]
     pub not_taken_bytes: u64,
     /// Packets that were delivered twice.

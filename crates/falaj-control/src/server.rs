@@ -10,9 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Maximum number of clients. A new one replaces the client that has been silent for longest,
-/// preferably one that has read no answer yet: clients that connect and stay silent do not displace
-/// working clients.
+/// Maximum number of clients. A new client replaces the client that has been silent for longest,
+/// preferably a client that has read no answer yet: clients that connect and stay silent do not
+/// displace working clients.
 const CLIENTS: usize = 64;
 /// Maximum number of bytes read from a client at once.
 const PIECE: usize = 16 << 10;

@@ -1,8 +1,8 @@
 //! The packet engine of falaj, without I/O of its own: units go in with the time of their arrival,
 //! and come out with the time at which they are due. It has no clock, no thread and no socket, so
-//! that the simulator, the live forwarder and the relay drive one and the same code, and the same
-//! input with the same seed gives the same output, bit for bit.
-//! `examples/packets_through_an_engine.rs` is the shortest driver. From the ground up:
+//! that the simulator, the live forwarder and the relay drive the same code, and the same input
+//! with the same seed gives the same output, bit for bit. `examples/packets_through_an_engine.rs`
+//! is the shortest driver. From the ground up:
 //!
 //! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
 //! a handle to bytes that are stored elsewhere; an [`Output`] reports that a unit leaves, is lost,

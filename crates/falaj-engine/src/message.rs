@@ -38,7 +38,8 @@ pub enum Output {
     /// hold it for the difference. Its other outputs follow.
     Early(Early),
     /// A unit that was on the wire at a change of the rate leaves at another instant than its
-    /// [`Output::Emit`] or [`Output::Copy`] reported. There is one for each of these.
+    /// [`Output::Emit`] or [`Output::Copy`] reported. There is one report for each of these
+    /// outputs.
     Retimed(Retimed),
 }
 
@@ -116,7 +117,7 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
-    /// Flips that bit.
+    /// Flips the bit in the unit's bytes.
     pub fn turn(&self, bytes: &mut [u8]) {
         let bit = ((u128::from(self.draw) * (8 * bytes.len() as u128)) >> 64) as usize;
         if let Some(byte) = bytes.get_mut(bit / 8) {
@@ -170,7 +171,7 @@ pub struct Dropped {
     pub bytes: u32,
     /// Arrival of its last bit at the pipe.
     pub arrival: Time,
-    /// The reason.
+    /// The reason for the loss.
     pub why: DropReason,
 }
 

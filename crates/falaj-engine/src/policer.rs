@@ -1,5 +1,5 @@
 //! A policer: a token bucket that decides, without a queue, if a packet conforms. It is the
-//! single-rate case of RFC 2697, as `police` of tc and `limit` of nftables have it.
+//! single-rate case of RFC 2697, like `police` of tc and `limit` of nftables.
 //!
 //! Tokens are counted exactly: one byte is 8,000,000,000 units, and the bucket gains `rate` units
 //! in each nanosecond.
@@ -62,7 +62,7 @@ mod tests {
     }
 
     /// 8 Mbit/s are 1 B in 1 us. Of 3,000 B two packets of 1,500 B conform at once, and the next
-    /// one 1.5 ms later to the nanosecond.
+    /// packet 1.5 ms later to the nanosecond.
     #[test]
     fn a_burst_and_then_the_rate() {
         let of = policer(Rate::from_mbit(8), 3000, CountedLayer::Ip);

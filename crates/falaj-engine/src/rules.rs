@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
 
-/// A rule.
+/// A rule that determines the links of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRule {
     /// The conditions: the rule matches a packet if one of these matches it.
@@ -272,7 +272,7 @@ pub(crate) enum RuleOutcome {
 /// A bit in the element of the rules' draws that keeps them apart from those of sources and links.
 const RULES: u64 = 1 << 62;
 
-/// Rules in operation.
+/// Rules in operation, with their counters.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleSet {
     rules: Vec<RouteRule>,

@@ -65,7 +65,7 @@ pub struct AddRing {
     pub private_header: u16,
 }
 
-/// A message.
+/// A message of the control channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemifMessage {
     /// The master has processed the slave's last message.
@@ -97,7 +97,7 @@ pub enum MemifMessage {
     Disconnect {
         /// A number without a defined meaning.
         code: u32,
-        /// The reason.
+        /// The reason, as text.
         why: String,
     },
 }

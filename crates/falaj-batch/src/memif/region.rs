@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 pub trait Region: Clone {
     /// Returns true if the region contains this number of bytes from `at` on, aligned for words.
     fn has(&self, at: usize, bytes: usize) -> bool;
-    /// Reads two bytes.
+    /// Reads two bytes at an offset.
     fn load16(&self, at: usize, order: Ordering) -> u16;
-    /// Writes two bytes.
+    /// Writes two bytes at an offset.
     fn store16(&self, at: usize, value: u16, order: Ordering);
-    /// Reads four bytes.
+    /// Reads four bytes at an offset.
     fn load32(&self, at: usize) -> u32;
-    /// Writes four bytes.
+    /// Writes four bytes at an offset.
     fn store32(&self, at: usize, value: u32);
-    /// Reads eight bytes.
+    /// Reads eight bytes at an offset.
     fn load64(&self, at: usize) -> u64;
     /// Copies bytes out; returns false if they are not all within the region.
     fn read(&self, at: usize, out: &mut [u8]) -> bool;

@@ -73,7 +73,7 @@ impl MemifTerms {
 
 /// The result of a session.
 pub struct Agreed {
-    /// The rings.
+    /// The two rings of the connection.
     pub link: MemifLink,
     /// True if packets of the rings are batches.
     pub batches: bool,

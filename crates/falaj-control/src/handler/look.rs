@@ -19,7 +19,7 @@ use std::sync::Mutex;
 pub struct Look {
     /// The running scenario at that instant.
     pub current: Current,
-    /// The counters.
+    /// The counters at that instant.
     pub snapshot: Snapshot,
     /// Measurements of flows, in order of pipe and flow, taken a little later.
     pub measured: Vec<Sojourns>,

@@ -117,7 +117,7 @@ pub enum FlushReason {
 /// A batch that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// Its contents.
+    /// Contents of the batch.
     pub bytes: &'a [u8],
     /// Number of packets in it.
     pub packets: u32,
@@ -509,7 +509,7 @@ impl<'a> Iterator for BatchPackets<'a> {
 /// A packet in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchedPacket<'a> {
-    /// Its destination.
+    /// Destination of the packet.
     pub to: Address,
     /// All of it except the destination.
     pub rest: &'a [u8],

@@ -10,8 +10,9 @@
 //! compensates for that. Let `z` be a delay, `q` the probability that the delay is below `z`, and
 //! `G(q)` the probability that a drawn value is below `z`. The delay passes `z` downwards if a draw
 //! above `z` is followed by a draw below it: after a fraction `G (1 - G)` of all draws. Let `C` be
-//! the mean time from one draw to the next, and `r` the mean time of rest in it. Then `C dq = r dG
-//! + G (1 - G) dz`. This is solved for `G` in floating point, once for each distribution.
+//! the mean time from one draw to the next, and `r` the mean rest within this time. Then
+//! `C dq = r dG + G (1 - G) dz`. This is solved for `G` in floating point, once for each
+//! distribution.
 
 use super::event::Draw;
 use falaj_sched::units::time::{Span, Time};
@@ -36,7 +37,7 @@ pub(crate) struct JitterProcess {
 struct QuantilePoint {
     /// Probability of a delay below the delay `z`.
     below: u64,
-    /// A delay.
+    /// The delay at this point.
     z: i64,
     /// Probability of a draw below this delay.
     drawn_below: u64,

@@ -88,7 +88,7 @@ impl GilbertElliott {
 
 /// A Markov chain of gaps, in which packets arrive except for single losses, and bursts, in which
 /// packets are lost except for some. States are numbered as in netem: 1 arrives in a gap, 2 arrives
-/// in a burst, 3 is lost in a burst, 4 is lost in a gap, and the next state is 1 again. A chain
+/// in a burst, 3 is lost in a burst, 4 is lost in a gap, and state 1 follows state 4. A chain
 /// begins in state 1. The probabilities of leaving a state add up to 1 at most, and if `p32` is
 /// above zero, so is `p23`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 //! left.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
-//! on packets. It needs three more lines: its module, its row in the table below, and the name of
-//! its random numbers in `event::RngStream`.
+//! on packets. An impairment needs three more lines: its module, its row in the table below, and
+//! the name of its random numbers in `event::RngStream`.
 //!
 //! | module | contents |
 //! |---|---|

@@ -140,8 +140,8 @@ impl IdTable {
         if old.shared < old.each.shared() {
             self.shared = self.shared.min(old.shared);
         }
-        // If the mask is another, or there are fewer shared places than before, the old statistics
-        // of shared places count as those of removed ids.
+        // If the mask differs, or there are fewer shared places than before, the old statistics of
+        // shared places count as those of removed ids.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
         for (n, stats) in old.stats.iter().take(shared).enumerate() {

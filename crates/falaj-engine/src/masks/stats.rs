@@ -73,7 +73,7 @@ impl SojournStats {
         self.longest = self.longest.max(new);
     }
 
-    /// Each bucket ends at four times the end of the one before; the first ends at 1,024 ns.
+    /// Each bucket ends at four times the end of the bucket before; the first ends at 1,024 ns.
     #[inline]
     fn bucket(sojourn: Span) -> usize {
         let bits = u64::BITS - (sojourn.0 >> 10).leading_zeros();

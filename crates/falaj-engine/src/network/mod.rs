@@ -44,7 +44,7 @@ use std::collections::BinaryHeap;
 pub struct Route {
     /// The pipe.
     pub pipe: PipeId,
-    /// Its flow.
+    /// The flow of that pipe.
     pub flow: FlowId,
     /// The rule that took it; `None` without rules, and for a packet that passes no link.
     at: Option<RulePosition>,
@@ -81,7 +81,7 @@ pub struct IngressPacket<'a> {
     pub label: &'a Label,
 }
 
-/// Pipes and rules.
+/// Pipes, and the rules that determine the pipes of a packet.
 pub struct Network {
     engine: Engine,
     places: Vec<Ingress>,
@@ -354,7 +354,8 @@ impl Network {
                 return;
             }
             // Events come before arrivals, as within the engine. One instant is handled at a time,
-            // because packets that leave at it may enter the next pipe before another event.
+            // because packets that leave at that instant may enter the next pipe before another
+            // event.
             if event <= hop {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {

@@ -1,8 +1,8 @@
 //! A link that its device paces: packets are handed to the device ahead of time, a few at once.
 //!
 //! The device sends its packets at the link's rate, one after the other, so their end is a known
-//! instant. The discipline decides for that instant as soon as there is room, which is before it
-//! comes: to the discipline, a transmission begins where the one before it ends, and it never
+//! instant. The discipline decides for that instant as soon as there is room, which is before that
+//! instant: to the discipline, a transmission begins where the one before it ends, and it never
 //! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
 //! They could not be sent earlier, and this is the only difference from a link that falaj paces.
 //! The difference is at most the time that the device takes for its `backlog`, and the guaranteed

@@ -28,7 +28,7 @@ pub(crate) struct DrainingLinks {
     removed: Counters,
 }
 
-/// Earlier links.
+/// Earlier links, which still send their queued packets.
 struct Draining {
     pipe: Box<dyn Pipe>,
     due: Time,

@@ -2,7 +2,7 @@
 //!
 //! The engine holds each pipe as a `Pipe`, which combines three traits: the path of packets
 //! (`PacketPath`), counters and guarantees (`Inspection`), and the kind of pipe (`PipeKind`), which
-//! matters when another one takes over.
+//! matters when another pipe takes over.
 //!
 //! | module | contents |
 //! |---|---|

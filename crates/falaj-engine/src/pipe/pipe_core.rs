@@ -280,7 +280,7 @@ impl PipeCore {
     pub(super) fn next_due(&self, shortest_head: &dyn Fn() -> Option<u32>) -> Time {
         let then = match self.link {
             LinkState::Idle => return Time::NEVER,
-            // The packet that leaves then was decided before, and the airtime of the next one is
+            // The packet that leaves then was decided before, and the airtime of the next packet is
             // not known yet.
             LinkState::Sending { end, .. } => end,
             LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
@@ -571,7 +571,7 @@ impl PipeCore {
     }
 
     /// Takes over the state of the impairments from before a change. If `others` is true, flows or
-    /// queued packets are others than before, and packets get other numbers.
+    /// queued packets differ from before, and packets get other numbers.
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.stats.hot.len();

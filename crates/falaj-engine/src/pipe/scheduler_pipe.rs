@@ -329,7 +329,7 @@ impl<S: HeldScheduler> Inspection for SchedulerPipe<S> {
 }
 
 impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
-    /// Takes over from a pipe of the same kind with its queues as they are, from any other one
+    /// Takes over from a pipe of the same kind with its queues as they are, from any other pipe
     /// packet by packet.
     fn migrate_from(
         &mut self,

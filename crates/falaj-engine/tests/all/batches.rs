@@ -372,9 +372,9 @@ fn nonsense_is_refused() {
     assert!(BatchPolicy::one_by_one(100).check().is_ok());
 }
 
-/// Simulated Poisson arrivals fill batches by the formula: packets wait sum j P(j) / rate /
-/// E[size], with E[size] = 1 + sum P(j) and P(j) the probability of j or more arrivals within the
-/// timeout.
+/// Simulated Poisson arrivals fill batches by the formula: the mean wait of a packet is
+/// `sum j P(j) / rate / E[size]`. `E[size] = 1 + sum P(j)` is the mean number of packets in a
+/// batch, and `P(j)` the probability of `j` or more arrivals within the timeout.
 #[test]
 fn batches_fill_as_the_formula_says() {
     for most in [8u32, 62, 160] {

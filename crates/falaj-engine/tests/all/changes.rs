@@ -359,7 +359,7 @@ fn set_rate(engine: &mut Engine, spec: &mut PipeSpec, rate: Rate, at: Time, out:
 }
 
 /// However often the rate changes during one packet, the bits that have left are those that the
-/// rates carried, to the nanosecond; and each change reports the end that the one before it had
+/// rates carried, to the nanosecond; and each change reports the end that the change before it had
 /// reported.
 #[test]
 fn no_bit_is_lost_by_any_number_of_changes() {

@@ -389,7 +389,8 @@ fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usi
     places.iter().filter_map(one).min().map(|(_, _, f)| f)
 }
 
-/// The leaf on its own account, or of a lender at this depth, as (turn, number, leaf).
+/// The leaf that sends next on its own account (`None`) or for a lender at this depth, as (turn,
+/// number, leaf).
 fn on_own(
     places: &[Place<Purses>],
     heads: Heads<'_>,
@@ -921,8 +922,8 @@ fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     assert!(tested > 150 && lent > 150 && full > 10, "{tested} {lent} {full}");
 }
 
-/// A class in the middle of a tree has its reservation, though its parts have weights only, beside
-/// neighbors of great weight; and no more than its limit.
+/// A class in the middle of a tree, whose parts have weights only, gets its reservation beside
+/// neighbors of great weight, and no more than its limit.
 #[test]
 fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     let weight = |values: Values, weight| values.with("weight", Value::Count(weight));

@@ -172,7 +172,7 @@ fn what_collides_too_often_is_dropped() {
 }
 
 /// A frame that finds the air free is sent at once; its time is that of preamble and frame. The
-/// next one waits for the acknowledgement, DIFS and one of 32 equally likely numbers of slots:
+/// next frame waits for the acknowledgement, DIFS and one of 32 equally likely numbers of slots:
 /// chi-square with 31 degrees of freedom, 99.9 % below 61.1.
 #[test]
 fn a_station_alone_counts_its_slots() {

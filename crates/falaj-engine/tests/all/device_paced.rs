@@ -89,8 +89,8 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     assert_eq!(times(&mut out), [(10_200, 10_320), (10_200, 10_400), (10_360, 10_480)]);
 }
 
-/// A full device has the packet that was handed over last: the head of its queue waits like those
-/// behind it, and is the first to be dropped if `fq_codel` has too many packets.
+/// A full device has the packet that was handed over last: the head of its queue waits like the
+/// packets behind it, and is the first to be dropped if `fq_codel` has too many packets.
 #[test]
 fn the_longest_waiting_packet_is_dropped_behind_a_device() {
     let dropped = |limit: u64, packets: &[(u64, u32)]| {
@@ -270,7 +270,7 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
         {
             continue;
         }
-        // A packet that the device was handed has left its queue, and one on the wire has not.
+        // A packet that the device was handed has left its queue, and a packet on the wire has not.
         let endless = Limit::Packets(1_000_000);
         spec.setup.flows.iter_mut().for_each(|flow| flow.limit = endless);
         if spec.kind == "fifo" {
@@ -330,8 +330,8 @@ fn the_hand_over_wakes_once_for_half_a_backlog() {
     }
 }
 
-/// The pacing changes: packets of a flow stay in order, no two are on the wire at once, and none is
-/// lost.
+/// The pacing changes: packets of a flow stay in order, no two packets are on the wire at once, and
+/// none is lost.
 #[test]
 fn the_pace_may_be_changed_at_any_time() {
     let (mut handed, mut ended) = (0, 0);

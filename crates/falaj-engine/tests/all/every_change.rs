@@ -85,7 +85,7 @@ trait Model {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Packet(usize, u32),
-    /// Nanoseconds.
+    /// Passes this number of nanoseconds.
     Pass(u64),
     Change,
 }
@@ -117,7 +117,7 @@ fn ours(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) -> Vec<Emit> {
 }
 
 /// Asserts that each packet leaves at an instant at which the model could send it, and that no
-/// packet is left.
+/// packet stays queued.
 fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
     let sent = ours(sets, specs, steps);
     let mut sent = sent.iter();
@@ -398,8 +398,8 @@ impl Model for Slices {
 }
 
 /// WF2Q+ and QFQ, examining every flow each time. QFQ's weights are powers of two, as its own
-/// numbers are exact then; and from 1 to 8, so that no start becomes a multiple of `sigma` below
-/// which its rounded value might lie.
+/// numbers are exact then; and from 1 to 8, so that no exact start is a multiple of `sigma` while
+/// its rounded value lies below that multiple.
 struct Even {
     rounded: bool,
     /// The step of the finest rounding: under QFQ 2^22 units, of which a byte has 2^38; under WF2Q+
@@ -682,8 +682,8 @@ impl Model for Curves {
     }
 }
 
-/// Self-clocked fair queueing by buckets, examining every head each time: the heads that finish in
-/// the first bucket, and of these the one that came to it first.
+/// Self-clocked fair queueing by buckets, examining every head each time. It serves a head that
+/// finishes in the first bucket; of several such heads, the head that came to the bucket first.
 struct Buckets {
     weights: Vec<u64>,
     width: Fraction,
@@ -1076,8 +1076,8 @@ impl Model for Stamps {
     }
 }
 
-/// All sequences of `left` more steps, each of them a packet of a flow or a pause; flows come into
-/// play in their order, as they are equal at first.
+/// All sequences of `left` more steps, each of them a packet of a flow or a pause; flows are first
+/// used in their order, because they are equal at first.
 fn sequences(
     steps: &mut Vec<Step>,
     left: usize,
@@ -1263,8 +1263,8 @@ fn sced_slow_at_first() {
     every_change(6, SLOW, 16, 4, true);
 }
 
-/// At the larger weight a byte is an eighth of a bucket of the width for the smaller one, so that
-/// buckets blur the order of later packets.
+/// The width of a bucket follows from the smaller weight. At the larger weight a byte is an eighth
+/// of a bucket, so that buckets blur the order of later packets.
 #[test]
 fn ffs() {
     every_change(6, "ffs", 4096, 1, true);

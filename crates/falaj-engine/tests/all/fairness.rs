@@ -25,7 +25,7 @@ fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
             "virtual-clock" => {
                 Values::default().with("rate", Value::Rate(Rate(8_000_000 * w / total)))
             }
-            // The heaviest first.
+            // The heaviest flow has the first priority.
             "priority" => Values::default().with("priority", Value::Count(65_535 - w)),
             "fifo" | "rr" => Values::default(),
             _ => Values::default().with("weight", Value::Count(w)),
@@ -166,7 +166,7 @@ fn bounds_are_kept_in_every_mix() {
     assert!(nearest > 0.6, "some mix comes near a bound: {nearest}");
 }
 
-/// One heavy flow among a number of light ones equal to its weight. A turn of DRR has as many
+/// One heavy flow among a number of light flows equal to its weight. A turn of DRR has as many
 /// packets as the flow's weight. Priority leaves the light flows nothing, and first in first out
 /// gives the heavy flow no more than a light flow. Fair disciplines stay within a few packets.
 #[test]
@@ -181,8 +181,8 @@ fn unfairness_of_each_discipline() {
     for kind in ["fifo", "rr"] {
         assert!(of(kind) > 2.0 * turn / 3.0, "{kind}: {}", of(kind));
     }
-    // A light packet that comes with 200 heavy ones of better priority waits for them all, though
-    // its share is a third.
+    // A light packet that comes with 200 heavy packets of better priority waits for them all,
+    // though its share is a third.
     let light = |kind| {
         let all: Vec<Arrival> = (0..=200)
             .map(|n| Arrival { at: Time(0), flow: FlowId(n / 200), bytes: 1500 })

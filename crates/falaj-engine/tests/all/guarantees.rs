@@ -217,7 +217,7 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
             .filter(|e| e.flow.0 == 0)
             .collect();
         let own: Vec<_> = own.into_iter().take_while(|e| e.end.0 < horizon).collect();
-        // Just before packet j leaves, i + 1 ..= j - 1 have left since packet i.
+        // Just before packet j leaves, packets i + 1 to j - 1 have left since packet i.
         for i in 0..own.len() {
             let mut done = 0;
             for e in &own[i + 1..] {
@@ -238,8 +238,8 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
 }
 
 /// Deficit round robin's turns: over any interval of backlog a flow gets the staircase curve, which
-/// is nowhere below its rate and latency. One flow's quantum is many times a packet, so that the
-/// two differ.
+/// is nowhere below the curve of its rate and latency. One flow's quantum is many times a packet,
+/// so that the two differ.
 #[test]
 fn turns_are_served_as_said() {
     struct Ask;
@@ -281,8 +281,9 @@ fn turns_are_served_as_said() {
         let worst = dice.from(0, 1) == 0;
         let mut arrivals = Vec::new();
         for f in 0..spec.setup.flows.len() as u64 {
-            // The others begin with a byte, and then save all but a byte for the next visit; so
-            // they have most of a packet in addition to their quanta when ours arrives.
+            // The other flows begin with a packet after which a visit leaves a deficit of all but a
+            // byte of a packet. So they may send most of a packet in addition to their quanta when
+            // the packet of flow 0 arrives.
             let quantum =
                 u64::from(spec.setup.flows[f as usize].values.bytes("quantum").unwrap() as u32);
             let (mut at, end) = if f == 0 { (from, from + 1) } else { (dice.from(0, 50), horizon) };

@@ -223,7 +223,7 @@ fn mean_and_deviation_are_those_asked_for() {
                     keeps_order: true,
                 };
                 // Pareto's fourth moment is so large that this many samples are needed for the
-                // deviation to 2 %; and twice that number if every second one equals the one
+                // deviation to 2 %; and twice that number if every second sample equals the sample
                 // before.
                 let tail =
                     matches!(distribution, Distribution::Pareto | Distribution::ParetoNormal);
@@ -290,8 +290,8 @@ fn delays_that_keep_order_are_those_asked_for() {
                 let mut close: Vec<f64> = emits.iter().map(|e| (e.due - e.end).0 as f64).collect();
                 let (mean, measured) = mean_and_deviation(&close);
                 let asked = deviation * AMOUNT.0 as f64;
-                // A delay persists for some deviations, so this is a number of draws equal to a
-                // third of the packets.
+                // A delay persists for some deviations, so the number of draws is a third of the
+                // number of packets.
                 assert!(
                     (mean - DELAY.0 as f64).abs() < 0.03 * asked,
                     "seed {seed}: {mean}, {jitter:?}"
@@ -431,7 +431,7 @@ fn delays_are_distributed_as_asked_for() {
                 let share = delays.iter().filter(|d| **d <= high).count() as f64 / f64::from(N);
                 // The interpolated table has the correct mean and deviation, and an infinite tail
                 // is one line: so it differs from the function by up to a 500th of the deviation,
-                // which is much at Pareto's steep beginning.
+                // which is a large difference at Pareto's steep beginning.
                 let (least, most) =
                     (function(high - amount / 500.0), function(high + amount / 500.0));
                 let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
@@ -592,7 +592,7 @@ fn slots_deliver_together() {
     }
 }
 
-/// If slots are full, packets wait in the queue up to its limit, and further ones are dropped.
+/// If slots are full, packets wait in the queue up to its limit, and further packets are dropped.
 /// Delivery is the same as if packets waited behind the queue.
 #[test]
 fn what_waits_for_slots_is_in_the_queue() {

@@ -306,16 +306,17 @@ fn of(name: &'static str, value: u64) -> Values {
 fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
     let quantum = || of("quantum", 1514);
     for (kind, values, frames) in [
-        // hfsc ls 1/9: 833.0 and the victim's own frame.
+        // Waits observed in the kernel, in microseconds, without the victim's own frame. hfsc with
+        // link-sharing curves 1 and 9: 833.0.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
-        // hfsc rt: the same on a link that serialises; with tokens it was 0.
+        // hfsc with a real-time curve: the same on a link that serialises; with tokens 0.
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
         ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
         ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),
         // drr: 1861.1, two frames of the neighbour's turn; ets: 1860.6.
         ("drr", [quantum(), quantum()], 2),
         ("ets", [quantum(), quantum()], 2),
-        // qfq: 2684.7, three.
+        // qfq: 2684.7, three frames.
         ("qfq", [Values::default(), Values::default()], 3),
         ("priority", [of("priority", 0), of("priority", 1)], 1),
     ] {
@@ -330,7 +331,7 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
 fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
     let quantum = || of("quantum", 1514);
     for (kind, values, frames) in [
-        // tbf / prio: 193.0.
+        // tbf over prio in the kernel: 193.0 us.
         ("priority", [of("priority", 0), of("priority", 1)], 0),
         ("drr", [quantum(), quantum()], 2),
         ("ets", [quantum(), quantum()], 2),

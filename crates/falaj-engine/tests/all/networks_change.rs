@@ -207,7 +207,7 @@ fn a_link_that_goes_sends_what_waits() {
     }
 }
 
-/// The packet on the wire of a link whose rate changes reaches the next one with its last bit.
+/// The packet on the wire of a link whose rate changes reaches the next link with its last bit.
 #[test]
 fn a_retimed_packet_comes_to_the_next_link_then() {
     let mut sent = Sent::new(network(&[5, 0], vec![through(&[0, 1])]));

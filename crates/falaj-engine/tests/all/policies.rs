@@ -168,9 +168,9 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     );
 }
 
-/// A flow that is always backlogged keeps its guaranteed rate, whatever its policy and those of the
-/// others drop. If the guarantee needs two queued packets the flow has them, and no policy of its
-/// own.
+/// A flow that is always backlogged keeps its guaranteed rate, whatever packets its policy and
+/// those of other flows drop. If the guarantee needs two queued packets, the flow has them, and has
+/// no policy of its own.
 #[test]
 fn rates_are_kept_with_and_beside_policies() {
     struct Condition;
@@ -382,8 +382,8 @@ fn head_drop_drops_the_longest_waiting_packet_and_not_the_one_on_the_wire() {
 }
 
 /// Two packets per millisecond where one leaves: the packet that leaves at n ms arrived at n/2, so
-/// the head is 5 ms old from 9 ms on. The first drop is an interval later; the next ones follow the
-/// control law.
+/// the head is 5 ms old from 9 ms on. The first drop is an interval later; the next drops follow
+/// the control law.
 #[test]
 fn codel_drops_at_the_instants_of_its_law() {
     let spec = fifo("codel", Values::default(), Limit::Packets(10_000));
@@ -644,10 +644,10 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
 }
 
 /// A packet that is dropped from the front of a queue costs neither its flow nor others any
-/// service. With head drop both get what they get with tail drop, under every discipline that
-/// shares the link and whose queues support head drop. Disciplines that use only a packet's arrival
-/// or due time guarantee no share, or none if rates do not fit. If a fluid server continues to
-/// count dropped packets (`DropImpact::All`) there is no guarantee any more.
+/// service. With head drop both flows get as many bytes as with tail drop, under every discipline
+/// that shares the link and whose queues support head drop. Disciplines that use only a packet's
+/// arrival or due time guarantee no share, or none if rates do not fit. If a fluid server continues
+/// to count dropped packets (`DropImpact::All`) there is no guarantee any more.
 #[test]
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();

@@ -187,7 +187,7 @@ impl Lag {
 type FlowSets<'a> = &'a [(u64, u32, usize)];
 
 /// Fills the queues evenly until `high` packets of each flow are queued, then serves them until
-/// `low` are, and so on: returns the lag of each flow, and the order of service at first.
+/// `low` are left, and so on: returns the lag of each flow, and the order of service at first.
 fn fill_and_drain(
     kind: &str,
     sets: FlowSets<'_>,
@@ -557,7 +557,7 @@ fn long_sequences_are_served_by_definition() {
 
 /// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times.
 /// The flow's number decides, for a quarter of a million packets, also between flows that were
-/// always present and one that arrives at such an instant.
+/// always present and a flow that arrives at such an instant.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {
     for weights in
@@ -677,7 +677,7 @@ fn no_flow_lags_more_than_the_bound() {
 }
 
 /// A configured flow that is silent does not change the service of others (dummynet divides by a
-/// constant sum, Linux by that of all classes).
+/// constant sum, Linux by the sum of all classes).
 #[test]
 fn silent_neighbours_change_nothing() {
     let active = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];

@@ -3,7 +3,7 @@
 use super::fraction::Fraction;
 use std::collections::VecDeque;
 
-/// The largest packet.
+/// Length of the largest packet in bytes.
 pub const LARGEST: u32 = 4;
 
 /// Examines every aggregate each time, in fractions; weights and numbers of flows in an aggregate
