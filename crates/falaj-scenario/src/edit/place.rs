@@ -125,8 +125,9 @@ fn held(key: &Key) -> Holds {
 }
 
 impl Place {
-    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word must be equal, and
-    /// the other words must be in the same order.
+    /// Returns true if `words` may mean this table, as `voice` and `uplink.voice` mean
+    /// `link.uplink.flow.voice`: the last word must be equal, and the other words must be in the
+    /// same order.
     pub(super) fn is_meant(&self, words: &[String]) -> bool {
         let mut rest = self.path.iter();
         self.path.last() == words.last() && words.iter().all(|w| rest.any(|p| p == w))

@@ -311,8 +311,8 @@ fn fields_of<'a>(
     Some((rate, stay.filter(|_| whole)?))
 }
 
-/// Checks that UDP datagrams can have the source's sizes, and fit the link. Sizes that cannot be
-/// parsed were reported before.
+/// Returns true if UDP datagrams can have the source's sizes and fit the link; otherwise reports an
+/// error. Sizes that cannot be parsed were reported before.
 pub(crate) fn fit(
     direction: &Direction,
     link: &str,

@@ -1,5 +1,5 @@
-//! The parameters that users set, each described once: name, unit, range, default, meaning. The
-//! scenario file, its error messages and the reference are generated from it.
+//! The descriptions of the parameters that users set: name, unit, range, default, meaning. The
+//! scenario's parser, its error messages and the reference use these descriptions.
 
 use crate::contract::library::Loaded;
 use crate::queues::aqm::policy::Policy;
@@ -13,16 +13,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// One parameter.
+/// The description of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
     /// The key in a scenario.
     pub name: &'static str,
-    /// Type of its value.
+    /// Type of the parameter's value.
     pub kind: Kind,
-    /// The default as a user would write it; `None`: it is required.
+    /// The default as a user would write it; `None` if the parameter is required.
     pub default: Option<&'static str>,
-    /// Its meaning, in one line.
+    /// The parameter's meaning, in one line.
     pub doc: &'static str,
 }
 
@@ -37,11 +37,11 @@ pub enum Kind {
     Bytes,
     /// A limit on a queue: `20p` or `64kB`.
     Limit,
-    /// A whole number in this range, ends included.
+    /// A whole number in this range, both ends included.
     Count {
-        /// Smallest allowed.
+        /// The smallest number allowed.
         min: u64,
-        /// Largest allowed.
+        /// The largest number allowed.
         max: u64,
     },
     /// A probability: `1%`.
@@ -67,17 +67,17 @@ pub enum Value {
     Probability(Probability),
     /// See [`Kind::Choice`].
     Choice(&'static str),
-    /// Management of the flow's queue before it is full; not a parameter of a discipline.
+    /// The AQM of the flow's queue, which is not a parameter of a discipline.
     Policy(Policy),
 }
 
-/// The name of the value that is the policy of a flow's queue.
+/// The name of the value that holds the AQM of a flow's queue.
 pub const POLICY: &str = "policy";
 
 /// The unit of the number in a [`Given`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// No number: plain text.
+    /// The value is a text without a number.
     Text,
     /// A number without a unit, which the plug-in interprets.
     Number,
@@ -91,21 +91,21 @@ pub enum Unit {
     Packets,
 }
 
-/// A value set for a plug-in, which alone interprets it.
+/// A value set for a plug-in. Only the plug-in interprets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     /// The key.
     pub name: Box<str>,
     /// The value as written.
     pub text: Box<str>,
-    /// The unit of its number.
+    /// The unit of the number in the text.
     pub unit: Unit,
-    /// Its number.
+    /// The number in the text, in this unit.
     pub number: u64,
 }
 
-/// The values that were set, by name. Copies share the table until one is changed: a hundred
-/// thousand flows may have equal values.
+/// The values that were set, by name. Copies share one table until a copy is changed, because a
+/// hundred thousand flows may have equal values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(Arc<Table>);
 
@@ -125,11 +125,11 @@ impl Values {
             None => named.push((name, value)),
         }
     }
-    /// Sets the library that the discipline comes from.
+    /// Sets the library that contains the discipline.
     pub fn set_library(&mut self, library: Loaded) {
         Arc::make_mut(&mut self.0).library = Some(library);
     }
-    /// The library that the discipline comes from.
+    /// The library that contains the discipline.
     pub fn library(&self) -> Option<&Loaded> {
         self.0.library.as_ref()
     }
@@ -141,7 +141,7 @@ impl Values {
     pub fn given(&self) -> &[Given] {
         self.0.given.as_deref().unwrap_or_default()
     }
-    /// Sets `name`; for building values in one expression.
+    /// Sets `name` and returns the values, so that values can be built in one expression.
     pub fn with(mut self, name: &'static str, value: Value) -> Values {
         self.set(name, value);
         self
@@ -199,7 +199,7 @@ impl Values {
             _ => None,
         }
     }
-    /// The policy of the flow's queue, if it has one.
+    /// The AQM of the flow's queue, if it has one.
     pub fn policy(&self) -> Option<Policy> {
         match self.get(POLICY) {
             Some(Value::Policy(p)) => Some(p),
@@ -212,16 +212,16 @@ impl Values {
     }
 }
 
-/// The input from which a discipline is built.
+/// The setup from which a discipline is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The link's rate.
     pub rate: Rate,
-    /// The largest packet, as the link accounts it.
+    /// The largest packet, in bytes as the link accounts it.
     pub largest: u32,
     /// The scheduler's own values.
     pub scheduler: Values,
-    /// One for each flow, in the scenario's order.
+    /// The setup of each flow, in the scenario's order.
     pub flows: Vec<FlowSetup>,
 }
 
@@ -230,20 +230,20 @@ pub struct Setup {
 pub struct FlowSetup {
     /// The flow's values for this discipline.
     pub values: Values,
-    /// The limit of its queue.
+    /// The limit of the flow's queue.
     pub limit: Limit,
-    /// The discipline that divides this flow's share among its own flows; these have the queues
-    /// then, and `limit` is ignored.
+    /// The discipline that divides this flow's service among the flow's own flows, if any. Then
+    /// these flows have the queues, and `limit` is ignored.
     pub inner: Option<Box<Inner>>,
 }
 
-/// A discipline below a flow of another.
+/// A discipline that divides a flow of another discipline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     /// Its name in the registry.
     pub kind: &'static str,
-    /// The setup from which it is built. Its rate is the one that the discipline above guarantees
-    /// the flow, or the link's if it guarantees none.
+    /// The setup from which it is built. Its rate is the rate that the discipline above guarantees
+    /// to the flow, or the link's rate if there is no guarantee.
     pub setup: Setup,
 }
 
@@ -256,7 +256,7 @@ impl FlowSetup {
 
 impl Setup {
     /// The flows with queues, depth first: each flow that has no inner discipline, and the leaves
-    /// of each inner one.
+    /// of each inner discipline.
     pub fn leaves(&self) -> Vec<&FlowSetup> {
         let mut all = Vec::with_capacity(self.flows.len());
         self.add_leaves(&mut all);
@@ -277,16 +277,16 @@ impl Setup {
         };
         self.flows.iter().map(of).sum()
     }
-    /// Returns true if `is_so` holds for one of the leaves. It makes no list, since there may be a
-    /// hundred thousand.
+    /// Returns true if `is_so` holds for one of the leaves. It builds no list, because there may be
+    /// a hundred thousand leaves.
     pub fn any_leaf(&self, is_so: &mut impl FnMut(&FlowSetup) -> bool) -> bool {
         self.flows.iter().any(|flow| match &flow.inner {
             Some(inner) => inner.setup.any_leaf(is_so),
             None => is_so(flow),
         })
     }
-    /// The setup with the flows that `kind` divides replaced by those below them. Flows that
-    /// another kind divides stay.
+    /// The setup in which each flow that a discipline of `kind` divides is replaced by the flows
+    /// below it. Flows that other disciplines divide stay.
     pub(crate) fn flattened(&self, kind: &str) -> Cow<'_, Setup> {
         let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
         if !self.flows.iter().any(own) {
@@ -329,7 +329,7 @@ impl Setup {
         }
         flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(within))
     }
-    /// Transmission time of the largest packet (the papers' MTU/C).
+    /// Transmission time of the largest packet (MTU/C in the papers).
     pub fn largest_airtime(&self) -> Span {
         self.rate.airtime(self.largest)
     }
@@ -338,8 +338,8 @@ impl Setup {
 /// The reason why a discipline cannot give its guarantees on a setup, and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The flow in question, or `None` for the scheduler's own value. In a tree that is handed over
-    /// whole: its place among all classes, depth first.
+    /// The flow with the error, or `None` for a value of the scheduler. If the discipline serves a
+    /// whole tree: the index among all classes, depth first.
     pub flow: Option<usize>,
     /// The key of the refused value.
     pub param: &'static str,
@@ -361,7 +361,7 @@ impl core::error::Error for ConfigError {}
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// Returns an error if the list is not empty.
+    /// Returns these errors, or `Ok` if the list is empty.
     pub(crate) fn of(refused: Vec<ConfigError>) -> Result<(), ConfigErrors> {
         if refused.is_empty() { Ok(()) } else { Err(ConfigErrors(refused)) }
     }

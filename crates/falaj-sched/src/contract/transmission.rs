@@ -3,10 +3,10 @@
 
 use crate::units::time::{Span, Time};
 
-/// A transmission that begins.
+/// A transmission that begins: length and times of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Length as the link accounts it.
+    /// Length of the packet, in bytes as the link accounts it.
     pub bytes: u32,
     /// Time of the first bit.
     pub start: Time,
@@ -14,8 +14,8 @@ pub struct Sent {
     pub end: Time,
 }
 
-/// The time that a flow has used on a shared medium, on which packets need more time than their
-/// bytes take, or collide.
+/// The time that a flow has used on a shared medium. There packets need more time than their bytes
+/// take, and may collide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Air {
     /// Time of packets that were received, with their overhead (preamble, acknowledgement).

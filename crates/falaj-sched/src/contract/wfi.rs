@@ -6,15 +6,16 @@ use core::fmt;
 /// The bound that a discipline declares, as a formula.
 #[derive(Clone, Copy)]
 pub struct WfiFormula {
-    /// The formula, with `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
+    /// The formula, in which `phi = w/sum w` is the flow's share of the link by its weight `w`, `L`
+    /// the link's largest packet, and `L_i` the flow's own largest packet.
     pub formula: &'static str,
-    /// The condition under which it holds; `None`: it is never exceeded.
+    /// The condition under which the bound holds; `None` if it always holds.
     pub condition: Option<&'static str>,
     /// The bound of one flow, in bytes.
     pub bytes: fn(&WfiFlow) -> f64,
 }
 
-/// Without the function, whose address may differ from copy to copy.
+/// Does not print the function, whose address may differ from copy to copy.
 impl fmt::Debug for WfiFormula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WfiFormula")
@@ -24,14 +25,14 @@ impl fmt::Debug for WfiFormula {
     }
 }
 
-/// A flow by its weight and packets, and the others of its link.
+/// The weight and the packets of a flow, and those of the other flows of its link.
 #[derive(Debug, Clone, Copy)]
 pub struct WfiFlow {
     /// The flow's weight.
     pub weight: u64,
-    /// The flow's share of the link: its weight by the sum of all weights.
+    /// The flow's share of the link: its weight divided by the sum of all weights.
     pub phi: f64,
-    /// Bytes of the flow's largest packet.
+    /// The flow's largest packet, in bytes.
     pub own: f64,
     /// Bytes by which the flow's largest packet is longer than its smallest.
     pub spread: f64,
@@ -49,5 +50,6 @@ pub struct WfiFlow {
     pub link: u32,
 }
 
-/// Rounding of tags and nanoseconds in bytes, up to 8 Gbit/s.
+/// Bound on the bytes by which the rounding of tags and nanoseconds changes the index, on links up
+/// to 8 Gbit/s.
 pub(crate) const ROUNDED: f64 = 1.0;

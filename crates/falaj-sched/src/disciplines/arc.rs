@@ -2,17 +2,17 @@
 //!
 //! Yau and Lam, "Adaptive rate-controlled scheduling for multimedia applications" (1996), as
 //! summarized in C. Zhang's thesis (section 2.5): each process has a rate; its rate-controlled
-//! value, derived from its expected finishing time, decides which process runs; rates are admitted,
-//! and adapted to what the process reports. The thesis leaves the following rules open; these are
-//! for packets:
-//! - A flow works in slices of `period` at its `rate`. The slice's expected finishing time, `E =
-//!   max(now, E) + period` at its start, is the value of all its packets; the smallest value is
-//!   sent first.
+//! value, derived from its expected finishing time, decides which process runs. Rates pass an
+//! admission control, and are adapted to the demand that the process reports. The thesis leaves
+//! some rules open. For packets they are chosen as follows:
+//! - A flow works in slices of `period` at its `rate`. At the start of a slice, its expected
+//!   finishing time is set to `E = max(now, E) + period`. This is the value of all its packets; the
+//!   packet with the smallest value is sent first.
 //! - A slice begins with the packet after the one that used up the previous slice, or with the
-//!   first packet of a backlog if its slice's time is over. A packet may start while anything is
-//!   left of the slice; its excess is charged to the next slice.
-//! - Adapting a rate means changing the flow's `rate`: it is admitted like a first rate, and holds
-//!   from the next slice on.
+//!   first packet of a backlog if the time of the previous slice is over. A packet may start while
+//!   any bytes of the slice are left; its excess is charged to the next slice.
+//! - To adapt a rate means to change the flow's `rate`: the new rate passes the same admission
+//!   control, and applies from the next slice on.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -58,11 +58,11 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Arc {
     slices: Vec<Slice>,
-    /// Expected finishing times.
+    /// Flows with packets, ordered by the expected finishing times of their slices.
     values: Tournament<Instant>,
     serving: Option<FlowId>,
     largest: u32,
-    /// The longest time by which a packet leaves after its expected finish.
+    /// The longest time by which a packet leaves after its expected finishing time.
     late: Span,
 }
 
@@ -70,27 +70,27 @@ pub struct Arc {
 struct Slice {
     rate: Rate,
     bytes: i64,
-    /// Length of a slice.
+    /// Duration of a slice.
     period: Span,
-    /// Time that the slice's bytes take at the rate.
+    /// Time that the slice's bytes take at the flow's rate.
     time: Instant,
 }
 
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct SlicedFlow {
-    /// Expected finishing time of its current slice.
+    /// Expected finishing time of the current slice.
     expected: Instant,
-    /// Bytes left of the slice.
+    /// Bytes left of the slice; negative after an excess.
     left: i64,
 }
 
-/// Maximum size of a slice, in bytes: sums of slices stay within 64 bits.
+/// Maximum size of a slice, in bytes. With it, sums of slices fit 64 bits.
 const MOST: u128 = 1 << 40;
 
 impl Arc {
-    /// Validates the setup: a slice smaller than a packet could leave a debt larger than the next
-    /// slice.
+    /// Validates the setup. A slice smaller than a packet is refused, because its excess could be
+    /// larger than the next slice.
     pub fn new(setup: &Setup) -> Result<Arc, ConfigErrors> {
         let mut slices = Vec::with_capacity(setup.flows.len());
         for (flow, (f, rate)) in
@@ -114,7 +114,8 @@ impl Arc {
             }
             slices.push(Slice { rate, bytes: bytes as i64, period, time: bytes * pace(rate) });
         }
-        // Bytes in front: a slice of each flow, its possible excess, and the packet on the wire.
+        // Bytes that may be sent before a packet after its expected finishing time: for each flow a
+        // slice and its possible excess, and the packet on the wire.
         let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
         let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
         let late = setup.rate.airtime_of_many(before) + ROUNDING;
@@ -127,7 +128,8 @@ impl Arc {
         })
     }
 
-    /// Puts the head of `f` into a slice that is not used up.
+    /// Assigns the head of `f` to the current slice, or to a new slice if the current one is used
+    /// up.
     fn offer(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
         if flows.head(f).is_none() {
             return self.values.remove(f);
@@ -148,13 +150,13 @@ impl Discipline for Arc {
 
     fn start(&mut self, _: &mut Flows<SlicedFlow>) {}
 
-    /// Current slices continue; the next ones use the new rates.
+    /// Current slices continue; the next slices use the new rates.
     fn migrate_from(&mut self, old: Arc, flows: &mut Flows<SlicedFlow>, _: Time) {
         (self.values, self.serving) = (old.values, old.serving);
         self.values.grow(self.slices.len());
         for (f, slice) in self.slices.iter().enumerate() {
             let state = flows.state_mut(FlowId(f as u32));
-            // Forgives a debt that is larger than a smaller new slice.
+            // If a new slice is smaller, an excess larger than it is reduced.
             state.left = state.left.max(1 - slice.bytes);
         }
     }
@@ -197,7 +199,8 @@ impl QueueHooks for Arc {}
 impl MediumHooks for Arc {}
 
 impl Guarantees for Arc {
-    /// There is no guarantee in general, since use beyond the flow's rate is remembered.
+    /// There is no guarantee without an envelope: a flow that has sent more than its rate waits
+    /// later.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "adaptive rate control guarantees {} only to a flow that never exceeds it: a flow \
@@ -207,12 +210,12 @@ impl Guarantees for Arc {
         )))
     }
 
-    /// Own derivation. If the flow owed nothing, the packet that ends at byte `y` belongs to one of
-    /// the first `(y + L)/S + 1` slices of `S` bytes, since a packet may be owed from before. Its
-    /// value is at most `(y + L)/r` plus a period. Once it is queued, no packet with a larger value
-    /// is sent first. The packets of a flow with values up to it amount to at most three parts: the
-    /// flow's rate from then on, an older slice that was not used, and a packet in excess. Besides,
-    /// one packet is on the wire.
+    /// Own derivation. The flow may have an excess of one packet of `L` bytes from before. So the
+    /// packet that ends at byte `y` belongs to one of the first `(y + L)/S + 1` slices of `S`
+    /// bytes, and its value is at most `(y + L)/r` plus a period, for the rate `r`. Once it is
+    /// queued, no packet with a larger value is sent first. The other packets of a flow with values
+    /// up to this one have at most the bytes of three parts: the flow's rate from then on, an older
+    /// slice that was not used, and a packet in excess. In addition, one packet is on the wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;
@@ -225,13 +228,13 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order_together, rates};
 
-    /// A has half of the link, B and C a quarter each, with slices of 4 B: A's are expected at 8
-    /// and 16, B's at 16 and 32, C's at 17 and 33.
+    /// A has half of the link, B and C a quarter each, with slices of 4 B. The expected finishing
+    /// times are 8 and 16 for A's slices, 16 and 32 for B's, 17 and 33 for C's.
     #[test]
     fn adaptive_rates_go_by_slices() {
         let sent = order_together(&rates(4, &[500, 250, 250]), Arc::new, THREE_FLOWS);
-        // A3 and A4 tie with B1; the two other packets of B are in its second slice, C2 starts in
-        // C's first.
+        // A3 and A4 have the same value as B1. The two other packets of B are in its second slice;
+        // C2 starts in C's first slice.
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
     }
 }

@@ -1,14 +1,15 @@
 //! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
 //!
-//! Each flow has a token bucket that assigns each packet an eligibility time, as if at its arrival:
-//! the time at which the bucket holds the packet's length, after all packets of the flow that were
-//! sent before it. From then on the packet is in the queue of its traffic class, ordered by
-//! eligibility time. Among the classes with eligible packets the highest sends.
+//! Each flow has a token bucket, which assigns an eligibility time to each packet: the time at
+//! which the bucket has tokens for the packet's length, after all earlier packets of the flow. The
+//! result is the same as if it were assigned at arrival. From then on the packet is in the queue of
+//! its traffic class, ordered by eligibility time. The highest class that has eligible packets
+//! sends.
 //!
 //! In the standard, several flows may form a group that shares one queue in front of the buckets,
-//! to save queues; all packets in it wait for the first one. Here each flow has its own queue, so
-//! there are no groups. A packet that would wait too long is not dropped here; the queue's limit
-//! limits the wait.
+//! to save queues; all packets in that queue wait for the first packet. Here each flow has its own
+//! queue, so there are no groups. A packet that would wait too long is not dropped, unlike in the
+//! standard; the queue's limit bounds the wait.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -83,10 +84,11 @@ pub struct Ats {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct AtsFlow {
-    /// Time at which its bucket will be full.
+    /// Time at which the flow's bucket will be full.
     full: Instant,
-    /// Eligibility time of the last packet sent, or that of the last head dropped if that is later;
-    /// for a head that was dropped before it was eligible, the time of the drop.
+    /// Eligibility time of the last packet that was sent, or of the last head that was dropped,
+    /// whichever is later. For a head that was dropped before it was eligible, the time of the drop
+    /// counts instead.
     last: Instant,
 }
 
@@ -196,8 +198,9 @@ impl Discipline for Ats {
 }
 
 impl QueueHooks for Ats {
-    /// A dropped packet costs no tokens. Its successor is not eligible before the dropped packet
-    /// was; if that one was not eligible yet, not before now.
+    /// A dropped packet costs no tokens. The next packet is not eligible earlier than the dropped
+    /// packet; if the dropped packet was not eligible yet, the next one is not eligible earlier
+    /// than now.
     fn head_dropped(
         &mut self,
         flows: &mut Flows<AtsFlow, Time>,
@@ -223,15 +226,15 @@ impl QueueHooks for Ats {
 impl MediumHooks for Ats {}
 
 impl Guarantees for Ats {
-    /// A dropped packet has spent no tokens.
+    /// Drops break no guarantee, because a dropped packet has spent no tokens.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// Eligible packets of a flow conform to its bucket. Those of a class wait for the bursts of
-    /// their own and of the higher classes and for one packet, served at the rate that the higher
-    /// classes leave (Specht and Samii 2016). Before that, a packet waits until the bucket has
-    /// refilled for the full queue in front of it.
+    /// Eligible packets of a flow conform to its bucket. An eligible packet waits for the bursts of
+    /// its own class and the higher classes, and for one packet of a lower class. They are served
+    /// at the rate that the higher classes leave (Specht and Samii 2016). Before that, a packet
+    /// waits until the bucket has refilled for the full queue in front of it.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.classes[f.index()];
         let of = |which: fn(&u64, &u64) -> bool| {
@@ -284,8 +287,8 @@ mod tests {
     use crate::contract::params::Value;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// Eligibility as of arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's
-    /// class is higher.
+    /// Eligibility times are as if assigned at arrival: A's packets are eligible at 0, 0, 4 and 8,
+    /// B's at 0 and 16. C's class is higher.
     #[test]
     fn eligibility_times_are_given_at_arrival() {
         let flow = |thousandths, burst, class| {

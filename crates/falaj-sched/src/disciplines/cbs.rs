@@ -1,15 +1,15 @@
 //! The credit-based shaper of IEEE 802.1Qav (802.1Q-2022, 8.6.8.2).
 //!
-//! Each flow is a traffic class, the first of the scenario the highest. A class with an
-//! `idle-slope` has credit. It rises by the idle slope while the class has packets or a negative
-//! credit. It falls while the class sends, by the send slope, which the standard defines as the
-//! idle slope minus the link's rate. The head may be sent if the credit is not negative. A positive
-//! credit is lost when the queue is empty. Classes without a slope may always send. Among the
-//! classes that may send, the highest does.
+//! Each flow is a traffic class; the first flow of the scenario is the highest class. A class with
+//! an `idle-slope` has a credit. The credit rises by the idle slope while the class has packets or
+//! a negative credit. It falls while the class sends, by the send slope, which the standard defines
+//! as the idle slope minus the link's rate. The head may be sent if the credit is not negative. A
+//! positive credit is lost when the queue becomes empty. Classes without a slope may always send.
+//! Of the classes that may send, the highest sends.
 //!
-//! So a class may wait even on a free link; after a delay it catches up by the time that others
-//! used, and no more. Credit is counted in bits times 10^9: a nanosecond adds the slope, a byte
-//! costs 8 10^9; nothing is rounded.
+//! So a class may wait even on a free link. After a delay it catches up only the service that it
+//! missed while others sent. Credit is counted in bits times 10^9: each nanosecond adds the slope
+//! in bit/s, and each byte costs 8 x 10^9, so nothing is rounded.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -58,7 +58,7 @@ pub const MANIFEST: Manifest = Manifest {
 /// The credit-based shaper.
 #[derive(Debug, Clone)]
 pub struct Cbs {
-    /// Idle slopes, by class.
+    /// Idle slopes, by class; `None` for a class that is not shaped.
     slopes: Vec<Option<Rate>>,
     serving: Option<FlowId>,
     rate: Rate,
@@ -86,7 +86,7 @@ impl CbsFlow {
         self.since = now;
     }
 
-    /// Time from which its credit is not negative.
+    /// Time from which the credit is not negative.
     fn recovers(&self, slope: Rate) -> Time {
         let missing = u128::try_from(-self.credit).unwrap_or(0).div_ceil(slope.0.into());
         self.since + Span(u64::try_from(missing).unwrap_or(u64::MAX))
@@ -124,7 +124,7 @@ impl Cbs {
         })
     }
 
-    /// Updates the credit of `f`, and clears a positive one if the flow has no packets.
+    /// Updates the credit of `f`, and sets a positive credit to zero if the flow has no packets.
     fn follow(&self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
         let waits = flows.head(f).is_some();
         let state = flows.state_mut(f);
@@ -206,12 +206,14 @@ impl QueueHooks for Cbs {}
 impl MediumHooks for Cbs {}
 
 impl Guarantees for Cbs {
-    /// Let `S` be the sum of the higher classes' slopes. The sum of their credits rises by at most
-    /// `S` a second and falls by `C - S` while one of them sends, and no credit is below `-(C -
-    /// s)L/C`. So these classes, and one packet of a lower class, delay this one by at most `(m +
-    /// L)/(C - S)`, where `m` is the sum of those floors (Zhao and others). A credit is never above
-    /// what is earned in that time, nor below its own floor; and the bytes sent while there are
-    /// packets equal the credit earned, minus the change of credit.
+    /// Let `C` be the link's rate, `L` the largest packet, `s` the slope of a class, and `S` the
+    /// sum of the higher classes' slopes. The sum of the higher classes' credits rises by at most
+    /// `S` per second, and falls by `C - S` per second while one of them sends. No credit of a
+    /// class is below its floor, `-(C - s)L/C`. So the higher classes and one packet of a lower
+    /// class delay this class by at most `(m + L)/(C - S)`, where `m` is the sum of the floors'
+    /// absolute values (Zhao and others). A credit is never above the credit earned in that time,
+    /// nor below its floor. The bytes sent while there are packets equal the earned credit minus
+    /// the change of credit.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some(slope) = self.slopes[f.index()] else {
             return Err(NoGuarantee(
@@ -254,7 +256,8 @@ impl Guarantees for Cbs {
         })
     }
 
-    /// Credit stays within its bounds whenever there are packets.
+    /// Returns true: the credit stays within the same bounds at any time in a backlog, so the rate
+    /// holds over any interval.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -266,18 +269,18 @@ mod tests {
     use crate::contract::params::Values;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// Slopes of a half and a quarter of the link, and best effort. C has the link from 12 to 16,
-    /// when both other credits are negative.
+    /// A and B have slopes of a half and a quarter of the link, and C is best effort. C sends from
+    /// 12 to 16, when both credits are negative.
     #[test]
     fn credit_is_earned_while_others_send() {
         let slope = |thousandths| values([("idle-slope", rate(thousandths))]);
         let setup = setup(4, [slope(500), slope(250), Values::default()]);
         let sent = |packets: &[(u64, char, u32)]| order(&setup, Cbs::new, packets);
-        // B begins at 4 with 1 B of credit, has -2 B at 8, and 0 at 16. A: -2 B at 4, 0 at 8, -2 at
-        // 12, 0 at 16.
+        // B begins at 4 with a credit of 1 B, and has -2 B at 8 and 0 B at 16. A has -2 B at 4, 0 B
+        // at 8, -2 B at 12, and 0 B at 16.
         let all = [at_once("AAABBC", 4), at_once("C", 1)].concat();
         assert_eq!(sent(&all), "A1@4 B1@8 A2@12 C1@16 A3@20 B2@24 C2@25");
-        // Alone, A is held: 4 B every 8.
+        // Even if A is alone, it is shaped to 4 B every 8 us.
         assert_eq!(sent(&all[..3]), "A1@4 A2@12 A3@20");
         // An idle flow saves no credit.
         assert_eq!(sent(&[(0, 'C', 4), (20, 'A', 4), (20, 'A', 4)]), "C1@4 A1@24 A2@32");

@@ -1,17 +1,18 @@
 //! Carry-over round robin: fractional quotas of packets per cycle.
 //!
 //! Saha, Mukherjee and Tripathi, "Carry-over round robin: a simple cell scheduling mechanism for
-//! ATM networks" (1998). A cycle has room for `T` packets, and a flow of rate `r_i` has a quota of
-//! `R_i = T r_i/C` in each. Packets are planned at the start of a cycle. Each flow with packets
-//! adds `R_i` to its credit. Major part: it is assigned the whole part of its credit in packets.
-//! Minor part: flows that still have packets and credit, the largest credit first, are assigned one
-//! more packet each while the cycle has room, and owe the missing part. Then the plan is executed;
-//! a cycle that needs less ends early.
+//! ATM networks" (1998). A cycle has room for `T` packets, and a flow of rate `r_i` on a link of
+//! rate `C` has a quota of `R_i = T r_i/C` packets in each cycle. Packets are planned at the start
+//! of a cycle. Each flow with packets adds `R_i` to its credit. In the major part, each flow is
+//! assigned as its packets the integer part of its credit. In the minor part, flows that still have
+//! packets and credit are assigned one more packet each while the cycle has room, and owe the
+//! missing fraction; the flow with the largest credit comes first. Then the plan is executed. A
+//! cycle with fewer packets ends early.
 //!
-//! Two rules are not in the paper. A flow whose queue the plan empties loses its credit; otherwise
-//! credit accumulates and is spent at once while other flows starve. A flow that becomes idle keeps
-//! its debt, so that no flow gains a whole packet for a fraction again and again; in any number of
-//! cycles a flow sends its quota, within two packets.
+//! Two rules are not in the paper. A flow whose queue is emptied by the plan loses its credit;
+//! otherwise credit would accumulate, and be spent at once while other flows starve. A flow that
+//! becomes idle keeps its debt; otherwise it could repeatedly get a whole packet for a fraction. So
+//! in any number of cycles a flow with packets sends its quotas, within two packets.
 //!
 //! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
 
@@ -61,18 +62,19 @@ pub const MANIFEST: Manifest = Manifest {
 /// Carry-over round robin.
 #[derive(Debug, Clone)]
 pub struct Corr {
-    /// Packets of a cycle, `T`.
+    /// Number of packets in a cycle, `T`.
     cycle: u64,
-    /// A packet in units of credit: the link's rate.
+    /// A packet in units of credit: the link's rate `C`.
     packet: i64,
     /// Quotas `R_i` in units of credit.
     quotas: Vec<i64>,
     /// Flows that had packets at the start of the cycle, and those that became backlogged since.
     active: Vec<FlowId>,
-    /// The rest of the cycle: numbers of packets of flows, from `at` on.
+    /// The plan of the cycle: flows with numbers of packets. The rest of the plan begins at index
+    /// `at`.
     plan: Vec<(FlowId, u32)>,
     at: usize,
-    /// Candidates for a packet in the minor part.
+    /// Candidates for a packet in the minor part, with their credits.
     minor: Vec<(i64, FlowId)>,
     largest: u64,
     limits: Vec<Limit>,
@@ -82,13 +84,13 @@ pub struct Corr {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct CorrFlow {
-    /// Credit; its absolute value is below a packet.
+    /// Credit; its absolute value is below one packet.
     credit: i64,
     active: bool,
 }
 
 impl Corr {
-    /// Validates the setup: the rates fit on the link together.
+    /// Validates the setup: the sum of the rates must fit on the link.
     pub fn new(setup: &Setup) -> Result<Corr, ConfigErrors> {
         finite_rate(setup, "carry-over round robin")?;
         room_for_one(setup)?;
@@ -191,8 +193,8 @@ impl Corr {
         }
     }
 
-    /// The unit of the credits of `f`: each is a multiple of it, and its absolute value is at most
-    /// a packet less this unit.
+    /// The unit of the credits of `f`: each credit is a multiple of it, and its absolute value is
+    /// at most a packet minus this unit.
     fn grain(&self, f: FlowId) -> i64 {
         let (mut a, mut b) = (self.packet, self.quotas[f.index()]);
         while b != 0 {
@@ -201,7 +203,7 @@ impl Corr {
         a
     }
 
-    /// Maximum difference of two credits of `f`.
+    /// Maximum difference between two credits of `f`.
     fn swing(&self, f: FlowId) -> u128 {
         2 * (self.packet - self.grain(f)) as u128
     }
@@ -249,8 +251,8 @@ impl Discipline for Corr {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // The planned packets have left in another way: their charge is returned, but the
-            // credit does not rise above zero.
+            // The planned packets were removed from the queue without being sent: their charge is
+            // returned, but the credit does not rise above zero.
             let state = flows.state_mut(f);
             state.credit = (state.credit + i64::from(packets) * self.packet).min(0);
             self.at += 1;
@@ -274,10 +276,10 @@ impl QueueHooks for Corr {}
 impl MediumHooks for Corr {}
 
 impl Guarantees for Corr {
-    /// In units of credit, where a packet is `C`: a flow's credit is a multiple of `g_i = gcd(T
-    /// r_i, C)` and its absolute value is below a packet, so two credits differ by at most `d_i = 2
-    /// (C - g_i)`. A packet that is the `k`-th of its queue, and arrives during a cycle, leaves in
-    /// the `K`-th cycle after it at the latest, `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these
+    /// In units of credit a packet is `C`. A flow's credit is a multiple of `g_i = gcd(T r_i, C)`,
+    /// and its absolute value is below a packet, so two credits differ by at most `d_i = 2 (C -
+    /// g_i)`. A packet that arrives during a cycle as the `k`-th of its queue leaves at the latest
+    /// in the `K`-th cycle after this one, where `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these
     /// `K + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own
     /// derivation, tested.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
@@ -311,8 +313,9 @@ impl Guarantees for Corr {
                 condition: "if its packets have the largest size",
             });
         }
-        // With S bytes and p <= S packets sent, the next ends before [S + L + ((p C + d_i)/T r_i +
-        // 2) Q L + D L]/C, where Q and D are the others' quotas and swings.
+        // When S bytes in p <= S packets have been sent, the next packet ends before [S + L + ((p C
+        // + d_i)/T r_i + 2) Q L + D L]/C. Q and D are the sums of the other flows' quotas and
+        // swings, L is the largest packet.
         let (quotas, swings) = others().fold((0, 0), |(q, d), j| (q + quota(j), d + self.swing(j)));
         let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
         let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))
@@ -341,28 +344,29 @@ mod tests {
         Setup { scheduler: values([("cycle", Value::Count(4))]), ..rates(1, &thousandths) }
     }
 
-    /// A packet of A delays the others, so that the cycle sees them all.
+    /// The first packet of A delays the others, so that all of them are there when the next cycle
+    /// is planned.
     #[test]
     fn parts_of_packets_are_carried_over() {
         let sent = |thousandths| {
             let packets = at_once("AAAAAAABBBBCCCC", 1);
             without_instants(&order(&cycles_of_four(thousandths), Corr::new, &packets))
         };
-        // Quotas of 2.4, 1 and 0.6.
+        // The quotas are 2.4, 1 and 0.6 packets.
         let expected = "A1 | A2 A3 B1 C1 | A4 A5 B2 A6 | A7 B3 C2 | B4 C3 | C4";
         assert_eq!(sent([600, 250, 150]), expected.replace("| ", ""));
-        // Quotas of 1.5, 1.5 and 1.
+        // The quotas are 1.5, 1.5 and 1 packets.
         let expected = "A1 | A2 B1 C1 A3 | A4 B2 B3 C2 | A5 B4 C3 A6 | A7 C4";
         assert_eq!(sent([375, 375, 250]), expected.replace("| ", ""));
     }
 
-    /// A flow that sends one packet at a time owes its missing part, even after it was idle; other
-    /// flows go first.
+    /// A flow that sends one packet at a time owes the missing fraction even after it was idle, so
+    /// other flows are served first.
     #[test]
     fn idle_flows_keep_their_debt() {
-        // Quotas of 0.4, 1.2 and 2.4. A's first packet costs 0.6 more than its credit; with a
-        // credit of -0.2 at 10 the second waits for the next cycle. If the debt were forgiven, it
-        // would be the fourth of this cycle.
+        // The quotas are 0.4, 1.2 and 2.4 packets. A's first packet costs 0.6 more than A's credit.
+        // At 10 the credit is -0.2, so A's second packet waits for the next cycle. Without the debt
+        // it would be the fourth packet of this cycle.
         let mut packets = Vec::from([(0, 'A', 1), (8, 'B', 1), (8, 'B', 1), (9, 'A', 1)]);
         packets.extend([(9, 'B', 1); 4]);
         packets.extend([(9, 'C', 1); 4]);

@@ -1,19 +1,20 @@
-//! Stations of an 802.11b channel: each flow is a station, and they contend for the air (DCF, basic
-//! access).
+//! Stations of an 802.11b channel: each flow is a station, and the stations contend for the channel
+//! (DCF, basic access).
 //!
-//! IEEE 802.11-1999 section 9.2 and 802.11b. A station with a frame waits until the air has been
-//! free for DIFS, and then counts down a random number of slots; it does not count while others
-//! send. A station that finishes its countdown alone sends: preamble, frame, SIFS, acknowledgement.
-//! Stations that finish together collide: the air is occupied for the longest of their frames,
-//! nothing is received, and each draws from twice the number of slots. A frame that has collided
-//! `attempts` times is dropped. After a frame a station counts down again, even without another
-//! frame; a frame that arrives after that countdown, while the air is free, is sent at once.
+//! IEEE 802.11-1999 section 9.2 and 802.11b. A station with a frame waits until the channel has
+//! been free for DIFS, and then counts down a random number of slots; it does not count while
+//! others send. If a single station finishes its countdown in a slot, it sends: preamble, frame,
+//! SIFS, acknowledgement. Stations that finish in the same slot collide: the channel is occupied
+//! for the longest of their frames, nothing is received, and each station draws its next number of
+//! slots from twice the range. A frame that has collided `attempts` times is dropped. After a frame
+//! a station counts down again, even if it has no other frame. A frame that arrives after that
+//! countdown, while the channel is free, is sent at once.
 //!
 //! The link is occupied by a packet for preamble and frame, which is its [air
 //! time](MediumHooks::airtime). During SIFS and the acknowledgement the link is free, but no
-//! station sends. Slots are numbered, counting only free time. A station stores the number of the
-//! slot in which it sends, instead of a counter, so a slot that passes costs nothing. Draws depend
-//! on (seed, station, number of the draw).
+//! station sends. Slots are numbered; only free time is counted. A station stores the number of the
+//! slot in which it sends, instead of a counter, so a slot that passes needs no computation. Each
+//! random number depends on the seed, the station, and the index of the number.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -101,7 +102,8 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Adjusts a drawn setup: standard rates no faster than the link's, and `cw-min` at most `cw-max`.
+/// Adjusts a random setup: rates of the standard that are not above the link's rate, and `cw-min`
+/// at most `cw-max`.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     setup.rate = setup.rate.max(RATES[0]);
     let slower: Vec<Rate> = RATES.into_iter().filter(|&other| other <= setup.rate).collect();
@@ -115,18 +117,18 @@ fn fit(setup: &mut Setup, dice: Dice<'_>) {
     }
 }
 
-/// Length of a slot of the countdown (802.11b).
+/// Duration of a slot of the countdown (802.11b).
 pub const SLOT: Span = Span::from_micros(20);
 /// Time between a frame and its acknowledgement.
 pub const SIFS: Span = Span::from_micros(10);
-/// Free time before a countdown: SIFS and two slots.
+/// Time for which the channel must be free before a countdown: SIFS and two slots.
 pub const DIFS: Span = Span::from_micros(50);
 /// The rates of 802.11b.
 pub const RATES: [Rate; 4] = [Rate(1_000_000), Rate(2_000_000), Rate(5_500_000), Rate(11_000_000)];
 /// Bytes of an acknowledgement.
 const ACK: u32 = 14;
 
-/// Durations on the channel; the same for all stations.
+/// Durations and limits of the channel, which are the same for all stations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel {
     /// Duration of the preamble before each frame.
@@ -192,19 +194,20 @@ impl Channel {
         })
     }
 
-    /// Duration of preamble and frame for a packet that the link counts as `bytes`. Where the
-    /// layer pads short packets, a short one takes the time of the longest that is counted equal.
+    /// Duration of preamble and frame for a packet that the link counts as `bytes`. If the layer
+    /// pads short packets, a short packet takes the time of the longest packet that is counted with
+    /// the same length.
     pub fn frame(&self, rate: Rate, bytes: u32) -> Span {
         self.preamble + rate.airtime(self.layer.to_ip(bytes).saturating_add(self.header))
     }
 
-    /// Time between the end of a received frame and that of its acknowledgement.
+    /// Time from the end of a received frame to the end of its acknowledgement.
     pub fn acknowledged(&self, rate: Rate) -> Span {
         SIFS + self.preamble + rate.min(self.basic_rate).airtime(ACK)
     }
 
-    /// Time after a collision, beyond DIFS, in which no station counts (EIFS without DIFS): that of
-    /// an acknowledgement at the lowest rate.
+    /// Time after a collision, in addition to DIFS, in which no station counts (EIFS minus DIFS):
+    /// SIFS and an acknowledgement at the lowest rate.
     pub fn confused(&self) -> Span {
         SIFS + self.preamble + RATES[0].airtime(ACK)
     }
@@ -240,20 +243,20 @@ pub fn rates(setup: &Setup) -> Result<Vec<Rate>, ConfigErrors> {
     setup.flows.iter().enumerate().map(rate).collect()
 }
 
-/// Contending stations.
+/// Stations that contend for a channel: the discipline.
 #[derive(Debug, Clone)]
 pub struct Dcf {
     channel: Channel,
     stations: Vec<Station>,
     /// Stations that have a frame, by the slot in which they send it.
     contending: Tournament<u64>,
-    /// Stations whose frame has collided too often: it is dropped when the air is free.
+    /// Stations whose frame has collided too often; the frame is dropped when the channel is free.
     given_up: Vec<FlowId>,
     /// Stations of a collision that is being handled.
     colliding: Vec<FlowId>,
-    /// The time from which slots are counted: the air has then been free for DIFS.
+    /// The time from which slots are counted. The channel has then been free for DIFS.
     counts: Time,
-    /// Number of slots counted up to that time.
+    /// Number of slots counted up to the time `counts`.
     slots: u64,
     /// Number of transmissions and collisions so far.
     taken: u64,
@@ -266,11 +269,11 @@ pub struct Dcf {
 struct Station {
     rate: Rate,
     draws: Draws,
-    /// The slot in which it sends; without a frame, the slot at which its countdown ends.
+    /// The slot in which the station sends; without a frame, the slot at which its countdown ends.
     slot: u64,
     /// Value of [`Dcf::taken`] when the slot was drawn.
     drawn: u64,
-    /// Collisions of the frame that it sends next.
+    /// Number of collisions of the frame that the station sends next.
     collisions: u32,
     air: Air,
 }
@@ -301,19 +304,20 @@ impl Dcf {
         })
     }
 
-    /// Returns true if the air is free.
+    /// Returns true if the channel is free.
     fn is_free(&self, now: Time) -> bool {
         now + DIFS >= self.counts
     }
 
-    /// Records a transmission or collision in `slot`; slots are counted again from `counts` on.
+    /// Records a transmission or collision in `slot`. Slots are counted again from the time
+    /// `counts` on.
     fn take_air(&mut self, slot: u64, counts: Time) {
         self.slots = self.slots.max(slot);
         self.counts = counts;
         self.taken += 1;
     }
 
-    /// Draws the slot in which a station sends next, beyond all slots counted so far.
+    /// Draws the slot in which a station sends next; it is after all slots counted so far.
     fn draw(&mut self, f: FlowId) {
         let (slots, taken) = (self.slots, self.taken);
         let station = &mut self.stations[f.index()];
@@ -322,8 +326,8 @@ impl Dcf {
         station.drawn = taken;
     }
 
-    /// Adds a station to those that contend if it has a packet, with its slot; removes it
-    /// otherwise.
+    /// Adds a station to the contending stations, with its slot, if it has a packet; otherwise
+    /// removes it.
     fn follow(&mut self, flows: &Flows<()>, f: FlowId) {
         match flows.head(f) {
             Some(_) => self.contending.set(f, self.stations[f.index()].slot),
@@ -380,7 +384,8 @@ impl Discipline for Dcf {
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         let Station { slot, drawn, .. } = self.stations[f.index()];
         if !self.is_free(now) {
-            // A station whose countdown was over when the air was taken has to count down again.
+            // If the countdown of a station was over when another station began to send, it has to
+            // count down again.
             if slot < self.slots || slot == self.slots && drawn != self.taken {
                 self.draw(f);
             }
@@ -389,7 +394,7 @@ impl Discipline for Dcf {
         let waited = now.since(self.counts).0;
         let (whole, begun) = (self.slots + waited / SLOT.0, self.slots + waited.div_ceil(SLOT.0));
         if slot <= whole && self.contending.is_empty() {
-            // No other station counts down: this one may send at once, or when DIFS is over.
+            // No other station counts down, so this station may send at once, or when DIFS is over.
             (self.counts, self.slots) = (self.counts.max(now), whole);
             self.stations[f.index()].slot = whole;
         } else {
@@ -398,8 +403,8 @@ impl Discipline for Dcf {
         self.follow(flows, f);
     }
 
-    /// A packet that leaves without transmission does not change the slot, but resets the collision
-    /// count.
+    /// A packet that is removed without transmission does not change the slot, but resets the
+    /// collision count.
     fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
         self.stations[f.index()].collisions = 0;
         if let Some(n) = self.given_up.iter().position(|&other| other == f) {
@@ -477,7 +482,8 @@ impl Guarantees for Dcf {
         Err(NoGuarantee("stations contend at random: rate and delay have no bound".into()))
     }
 
-    /// A frame that has collided is sent again, so the head must stay the same packet.
+    /// Returns true: a frame that has collided is sent again, so the head must stay the same
+    /// packet.
     fn only_over_queues(&self) -> bool {
         true
     }
@@ -500,8 +506,8 @@ mod tests {
         Channel::new(&setup).unwrap()
     }
 
-    /// 1500 B of IP are 1536 B after the preamble. The acknowledgement is sent at 2 Mbit/s; at 1
-    /// Mbit/s it takes 304 us.
+    /// An IP packet of 1500 B is 1536 B after the preamble. The acknowledgement is sent at 2
+    /// Mbit/s; at 1 Mbit/s it would take 304 us.
     #[test]
     fn a_frame_lasts_as_long_as_the_standard_says() {
         let channel = channel();

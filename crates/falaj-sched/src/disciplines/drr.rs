@@ -1,10 +1,10 @@
 //! Deficit round robin.
 //!
 //! Shreedhar and Varghese, "Efficient fair queueing using deficit round robin" (1995). Each visit
-//! gives a flow its quantum. The flow sends while its deficit covers the head, keeps the rest for
-//! the next visit, and loses it when its queue is empty. The test for an empty queue is made after
-//! the end of the transmission ("lazy reset"): a packet that arrives meanwhile keeps the flow's
-//! turn.
+//! gives a flow its quantum. The flow sends while its deficit covers the head. It keeps the rest of
+//! the deficit for the next visit, and loses it when its queue is empty. The queue is tested only
+//! after the end of the transmission ("lazy reset"): if a packet arrives during the transmission,
+//! the flow's turn continues.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
@@ -47,8 +47,8 @@ pub struct Drr {
 }
 
 impl Drr {
-    /// Validates the setup: a quantum below the largest packet makes a decision cost more than
-    /// O(1), and must be allowed explicitly.
+    /// Validates the setup. A quantum below the largest packet makes a decision cost more than
+    /// O(1), so it must be allowed explicitly.
     pub fn new(setup: &Setup) -> Result<Drr, ConfigErrors> {
         finite_rate(setup, "deficit round robin")?;
         Ok(Drr { quanta: Quanta::new(setup)?, round: DeficitRound::EMPTY })
@@ -65,8 +65,8 @@ impl Discipline for Drr {
         }
     }
 
-    /// The round and the deficits are kept, a deficit up to the amount that the new quantum allows
-    /// a flow to carry over.
+    /// The round and the deficits are kept. A deficit is reduced to the most that a flow may carry
+    /// over with the new quantum.
     fn migrate_from(&mut self, old: Drr, flows: &mut Flows<DeficitFlow>, _: Time) {
         self.round = old.round;
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
@@ -145,7 +145,7 @@ pub(crate) mod tests {
         assert_eq!(sent, "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 B3@19 C2@22");
         let sent = order(&quanta(4, &[8, 4, 4]), Drr::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 B3@19 C2@22");
-        // Quanta below a packet accumulate from visit to visit.
+        // If quanta are smaller than a packet, deficits accumulate from visit to visit.
         let any = |n: [u64; 3]| {
             let scheduler = values([("quanta", Value::Choice("any"))]);
             order(&Setup { scheduler, ..quanta(4, &n) }, Drr::new, THREE_FLOWS)
@@ -154,8 +154,8 @@ pub(crate) mod tests {
         assert_eq!(any([4, 2, 2]), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
     }
 
-    /// A packet that arrives while the flow's last one is on the wire keeps the flow's turn and its
-    /// deficit; a reset at the start of that transmission would send B first.
+    /// If a packet arrives while the flow's last packet is on the wire, the flow keeps its turn and
+    /// its deficit. With a reset at the start of that transmission, B would be sent first.
     #[test]
     fn drr_looks_whether_a_flow_is_empty_after_its_last_bit() {
         let setup = quanta(4, &[4, 4]);
@@ -166,9 +166,9 @@ pub(crate) mod tests {
         assert_eq!(order(&setup, Drr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
     }
 
-    /// A queue of 30001 B, filled just after each of `n` other flows has sent a byte in its first
-    /// visit: the remaining 1499 B do not cover its next packet of 1500 B, and are carried over.
-    /// Returns that instant too.
+    /// A queue is filled with 30001 B just after each of `n` other flows has sent one byte in its
+    /// first visit. The remaining 1499 B of each do not cover its next packet of 1500 B, and are
+    /// carried over. Returns that instant and the packets.
     pub(crate) fn a_burst_behind_what_others_carried_over(n: u32) -> (Time, Vec<Packet>) {
         let others = (1..=n).flat_map(|flow| {
             let sizes = [1, 1_500, 1_499].into_iter().chain([1_500; 60]);
@@ -179,7 +179,7 @@ pub(crate) mod tests {
         (at, others.chain(burst).collect())
     }
 
-    /// Reached within a few bytes.
+    /// The bound is reached within the time of a few bytes.
     #[test]
     fn the_bound_of_drr_is_reached() {
         for n in [1, 3, 16] {

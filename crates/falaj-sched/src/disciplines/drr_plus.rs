@@ -1,31 +1,32 @@
-//! DRR+: deficit round robin with a fast lane for flows that keep a contract.
+//! DRR+: deficit round robin with a priority queue (the fast lane) for flows that keep a contract.
 //!
 //! Shreedhar and Varghese name it in "Efficient fair queueing using deficit round robin" (1996). A
-//! low-latency flow has a contract: in no window `(t - T, t]` do more than `r T` of its bytes
-//! arrive. While it keeps the contract, its packets go before the next visit of the round; a visit
-//! under way ends first. The first packet beyond the contract demotes the flow permanently to an
-//! ordinary flow with a quantum. Packets that its full queue rejects do not count. Flows in the
-//! fast lane take turns, packet by packet.
+//! low-latency flow has a contract: at most `r T` bytes of the flow arrive in any window `(t - T,
+//! t]`. While the flow keeps the contract, its packets are sent before the next visit of the round;
+//! the current visit ends first. The first packet beyond the contract demotes the flow permanently
+//! to an ordinary flow with a quantum. Packets that the flow's full queue rejects do not count.
+//! Flows in the fast lane take turns, packet by packet.
 //!
-//! Zhang's thesis (2.5.4) polices by a timer, the form `timer`: each packet of a flow starts it,
-//! and a packet before it runs out is beyond the contract. So a window holds one packet, of any
-//! size, and `r T` is the largest packet.
+//! Zhang's thesis (2.5.4) polices by a timer, here the form `timer`: each packet of a flow starts
+//! the timer, and a packet that arrives before its expiry is beyond the contract. So a window may
+//! hold one packet of any size, and `r T` is the largest packet.
 //!
 //! # Bounds
 //!
-//! `V = Q' + L - 1` is the longest visit that may be under way, with `Q'` the largest quantum of
-//! the other flows; `R` and `S` are the sums of `r_j` and of `r_j T_j` over the low-latency flows.
+//! `V = Q' + L - 1` is the longest current visit in bytes, with `Q'` the largest quantum of the
+//! other flows and `L` the largest packet. `C` is the link's rate. `R` and `S` are the sums of
+//! `r_j` and of `r_j T_j` over the low-latency flows `j`.
 //!
-//! While a flow keeps its contract, the packets now in the fast lane have left after the shortest
-//! `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if that is shorter than the
-//! windows, `(V + S)/(C - R)` in any case.
+//! While a flow keeps its contract, its packets leave the fast lane after at most the time `D`. It
+//! is the shortest `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`. So `D` is `(V + S)/C`
+//! if that is shorter than all windows, and at most `(V + S)/(C - R)` in any case.
 //!
-//! An ordinary flow shares with all others by DRR, as if the low-latency flows were demoted, and
-//! also waits for the fast lane: in a time `t` for at most `V + S + R t` bytes. So its bounds are
-//! DRR's on a link of `C - R`, with `V + S` once.
+//! An ordinary flow shares the link with all other flows by DRR, as if the low-latency flows were
+//! demoted. It also waits for the fast lane: in a time `t` for at most `V + S + R t` bytes. So its
+//! bounds are those of DRR on a link of rate `C - R`, with `V + S` bytes added once.
 //!
-//! A low-latency flow that may break its contract has the sum of both bounds: its packets may wait
-//! in the fast lane first, and then as those of an ordinary flow.
+//! For a low-latency flow that may break its contract, the bound is the sum of both: its packets
+//! may first wait in the fast lane, and then like the packets of an ordinary flow.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
@@ -94,7 +95,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Draws contracts for low-latency flows alone, each with room for a packet.
+/// Draws contracts for low-latency flows only, each with room for a packet.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let (rate, n, largest) = (setup.rate.0, setup.flows.len() as u64, setup.largest);
     for flow in &mut setup.flows {
@@ -120,14 +121,14 @@ pub struct DrrPlus {
     round: DeficitRound,
 }
 
-/// At most `bytes`, or one packet, in any window of this length.
+/// A contract: at most `bytes`, or one packet, arrive in any window of this length.
 #[derive(Debug, Clone)]
 struct Contract {
     rate: Rate,
     window: Span,
-    /// `r T`.
+    /// Most bytes in a window, `r T`.
     bytes: u64,
-    /// True if a window may hold one packet only.
+    /// True if a window may hold only one packet.
     timer: bool,
     /// Arrivals in the window that ends now.
     log: VecDeque<(Time, u64)>,
@@ -187,8 +188,8 @@ impl AsMut<DeficitFlow> for DrrPlusFlow {
 }
 
 impl DrrPlus {
-    /// Validates the setup: each contract holds a packet, and all together leave capacity to the
-    /// others.
+    /// Validates the setup: each contract must allow a largest packet, and all contracts together
+    /// must leave capacity to the other flows.
     pub fn new(setup: &Setup) -> Result<DrrPlus, ConfigErrors> {
         finite_rate(setup, "DRR+")?;
         room_for_one(setup)?;
@@ -288,7 +289,7 @@ impl DrrPlus {
         contracts.fold((0, 0), |(rate, burst), c| (rate + c.rate.0, burst.saturating_add(c.bytes)))
     }
 
-    /// `V`, the longest visit of a flow other than `but`.
+    /// `V`: the longest visit of a flow other than `but`, in bytes.
     fn longest_visit(&self, but: Option<FlowId>) -> u64 {
         let quanta = self.quanta.flows(|j| Some(j) != but).map(|j| self.quanta.of(j));
         quanta.max().map_or(0, |quantum| quantum + self.quanta.largest - 1)
@@ -312,7 +313,7 @@ impl DrrPlus {
         let visit = self.longest_visit(Some(f));
         let any_case = Rate(self.quanta.rate.0 - rate).airtime_of_many(visit.saturating_add(burst));
         let mut time = Span::ZERO;
-        // Each step adds a window's bytes; after many of them `any_case` is hardly longer.
+        // Each step adds the bytes of one window; after many steps, `any_case` is hardly longer.
         for _ in 0..1_000 {
             let of = |c: &Contract| c.bytes.saturating_mul(1 + time.0 / c.window.0);
             let all = self.contracts.iter().flatten().map(of).fold(visit, u64::saturating_add);
@@ -329,7 +330,7 @@ impl DrrPlus {
 impl Discipline for DrrPlus {
     type State = DrrPlusFlow;
     type Tag = ();
-    /// Contracts are judged by arrivals.
+    /// Contracts are checked at arrivals.
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, flows: &mut Flows<DrrPlusFlow>) {
@@ -340,8 +341,8 @@ impl Discipline for DrrPlus {
         }
     }
 
-    /// A flow that broke its contract stays demoted, unless it is given another contract. The
-    /// round, its visit and the deficits are kept.
+    /// A flow that broke its contract stays demoted, unless it gets another contract. The round,
+    /// the current visit and the deficits are kept.
     fn migrate_from(&mut self, mut old: DrrPlus, flows: &mut Flows<DrrPlusFlow>, _: Time) {
         for (new, old) in self.contracts.iter_mut().zip(&mut old.contracts) {
             if let (Some(new), Some(old)) = (new, old.take())
@@ -417,7 +418,8 @@ impl Discipline for DrrPlus {
         }
     }
 
-    /// Returns false while a packet counts against the flow's contract, and once it is demoted.
+    /// Returns false while a packet counts against the flow's contract, and after the flow was
+    /// demoted.
     fn is_reusable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
         self.contracts[f.index()].as_ref().is_none_or(|c| {
             !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
@@ -459,14 +461,15 @@ impl Guarantees for DrrPlus {
         })
     }
 
-    /// Only ordinary flows have a curve: a flow of low latency may leave the fast lane at any
-    /// instant of a backlog.
+    /// Only ordinary flows have a curve: a low-latency flow may be demoted at any instant of a
+    /// backlog.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let ordinary = self.contracts[f.index()].is_none();
         ordinary.then(|| self.visits_after_the_lane(f).turns())
     }
 
-    /// The fast lane is empty before a visit begins, and waits for that visit at most.
+    /// A visit begins only when the fast lane is empty, so packets of the fast lane wait for one
+    /// visit at most.
     fn precedence(&self, f: FlowId) -> Precedence {
         match &self.contracts[f.index()] {
             Some(Contract { bytes, window, .. }) => Precedence {
@@ -502,10 +505,10 @@ pub(crate) mod tests {
         (0, 'D', 3),
         (0, 'D', 3),
     ];
-    /// The order of DRR.
+    /// The order in which DRR sends.
     pub(crate) const IN_TURN: &str =
         "A1@2 B1@5 C1@8 D1@11 A2@13 A3@15 B2@18 C2@21 D2@24 A4@26 B3@29 C3@32";
-    /// A before all others.
+    /// The order if A is sent before all others.
     pub(crate) const A_FIRST: &str =
         "A1@2 A2@4 A3@6 A4@8 B1@11 C1@14 D1@17 B2@20 C2@23 D2@26 B3@29 C3@32";
 
@@ -522,7 +525,7 @@ pub(crate) mod tests {
         setup(3, [first, quantum(4), quantum(4), quantum(4)])
     }
 
-    /// At most this number of bytes in any window of a hundred bytes' time.
+    /// A contract: at most this number of bytes in any window in which the link sends 100 bytes.
     fn contract(flow: Values, bytes: u64) -> Values {
         flow.with("rate", rate(10 * bytes)).with("window", time(100))
     }
@@ -533,13 +536,14 @@ pub(crate) mod tests {
         let of = |bytes| order(&beside_three(contract(low(3), bytes)), DrrPlus::new, LOW_LATENCY);
         assert_eq!(of(8), A_FIRST);
         // The second packet already exceeds the contract, while the first is on the wire: A is an
-        // ordinary flow from then on, the first in the round, and nothing was charged to it.
+        // ordinary flow from then on. It is the first in the round, and no packet was charged to it
+        // yet.
         let demoted = "A1@2 A2@4 B1@7 C1@10 D1@13 A3@15 A4@17 B2@20 C2@23 D2@26 B3@29 C3@32";
         assert_eq!(of(3), demoted);
     }
 
-    /// Zhang's thesis, 2.5.4: a packet before the timer of the packet before it has run out demotes
-    /// its flow, whatever their sizes are.
+    /// Zhang's thesis, 2.5.4: a packet that arrives before the timer of the previous packet expires
+    /// demotes its flow, whatever the packets' sizes are.
     #[test]
     fn the_timer_allows_one_packet_in_a_window() {
         let mut setup = beside_three(low(3).with("window", time(100)));
@@ -551,7 +555,8 @@ pub(crate) mod tests {
             let of_a = sent.iter().rfind(|(packet, _)| packet.flow == FlowId(0));
             of_a.map(|(packet, sent)| (sent.end - packet.arrival).as_micros_f64()).unwrap()
         };
-        // A visit of 6 B at most is under way, or one of each other flow follows.
+        // In the fast lane, A waits for a current visit of 6 B at most. A demoted flow waits for a
+        // visit of each other flow.
         assert!(delay(100) <= 7.0, "{}", delay(100));
         assert!(delay(99) > 7.0, "{}", delay(99));
     }
@@ -565,7 +570,7 @@ pub(crate) mod tests {
         later.extend([(0, 'A', 3), (99, 'A', 3), (99, 'A', 3)]);
         let demoted = order(&setup, DrrPlus::new, &later);
         assert_eq!(demoted, order(&beside_three(quantum(3)), Drr::new, &later));
-        // After a hundred bytes' time the first packet no longer counts.
+        // When the link could have sent 100 bytes, the first packet no longer counts.
         later.truncate(LOW_LATENCY.len());
         later.extend([(0, 'A', 3), (100, 'A', 3), (100, 'A', 3)]);
         let kept = order(&setup, DrrPlus::new, &later);
@@ -583,7 +588,7 @@ pub(crate) mod tests {
     /// A flow that keeps its contract waits for one visit and the bursts of all contracts.
     #[test]
     fn the_fast_lane_is_as_fast_as_its_bound() {
-        // 20 and 30 B in any 12.5 ms.
+        // The contracts allow 20 B and 30 B in any 12.5 ms.
         let contract =
             |bits| low(1_500).with("rate", Value::Rate(Rate(bits))).with("window", time(12_500));
         let setup = setup(10, [contract(12_800), contract(19_200), quantum(2_000), quantum(1_700)]);
@@ -592,7 +597,7 @@ pub(crate) mod tests {
         // C has one byte left of its first visit.
         let mut all: Vec<_> = (0..400).map(|i| (0, 'C', if i == 199 { 9 } else { 10 })).collect();
         all.extend([(0, 'D', 10); 400]);
-        // A burst of both flows just after C's second visit began.
+        // A burst of both flows arrives just after the beginning of C's second visit.
         let begins = 1_999 + 1_700;
         all.extend([(begins + 1, 'A', 10); 2]);
         all.extend([(begins + 1, 'B', 10); 3]);

@@ -1,11 +1,13 @@
-//! Dual queue coupled AQM with two proportional integral terms: De Schepper and others, RFC 9332.
+//! Dual-queue coupled AQM with a proportional-integral controller: De Schepper and others, RFC
+//! 9332.
 //!
 //! Packets of scalable connections, recognized by their ECN bits (ECT(1) or CE), have a queue of
-//! their own, L, beside that of the classic ones, C. One controller observes the delay of C. The
-//! square of its output is the probability of a drop or a mark there; its output times `k` is that
-//! of a mark in L, which also has a ramp of its own. So both kinds get similar rates, and L stays
-//! short. Names and steps are those of the RFC's appendix A. Marks come at even distances (its
-//! function `recur`), so nothing is random.
+//! their own, L; the packets of classic connections have the queue C. One controller observes the
+//! delay of C. The square of its output is the probability of a drop or a mark in C; its output
+//! times `k` is the probability of a mark in L. Queue L is also marked by its own ramp, which
+//! depends on its delay. So both kinds of connections get similar rates, and L stays short. Names
+//! and steps are those of the RFC's appendix A. Marks come at even distances (the RFC's function
+//! `recur`), so nothing is random.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate};
@@ -86,18 +88,18 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// The probability one.
+/// The probability 1, in units of 2^-64.
 const ONE: i128 = 1 << 64;
-/// The queues.
+/// The queues of scalable (L) and classic (C) connections.
 const L: FlowId = FlowId(0);
 const C: FlowId = FlowId(1);
 
-/// Parameters, by the RFC's names.
+/// The parameters, with the RFC's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parameters {
     target: Span,
     t_update: Span,
-    /// Per nanosecond, in units of 2^-64.
+    /// Gain of the integral term per nanosecond of delay, in units of 2^-64.
     alpha: i128,
     beta: i128,
     k: i128,
@@ -122,7 +124,8 @@ impl Controller {
         self.prevq = curq;
     }
 
-    /// Performs all updates that were due until now, for a queue whose head arrived at `head`.
+    /// Performs all updates that were due until now. The head of the observed queue arrived at
+    /// `head`.
     fn catch_up(&mut self, of: &Parameters, head: Option<Time>, now: Time) {
         while self.update <= now {
             if head.is_none() && self.p == 0 && self.prevq == Span::ZERO {
@@ -135,14 +138,14 @@ impl Controller {
         }
     }
 
-    /// The coupled probability, for L.
+    /// The coupled probability of a mark in L.
     fn p_cl(&self, of: &Parameters) -> i128 {
         (of.k * self.p).min(ONE)
     }
     fn p_c(&self) -> i128 {
         (self.p >> 32) * (self.p >> 32)
     }
-    /// Returns true if even marking all packets of L does not suffice.
+    /// Returns true if even marking all packets of L would not be enough.
     fn is_overloaded(&self, of: &Parameters) -> bool {
         of.k * self.p >= ONE
     }
@@ -163,7 +166,7 @@ impl Recur {
     }
 }
 
-/// State that changes when a packet's verdict is made final.
+/// State that changes only when the packet of a verdict is transmitted or dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     l: Recur,
@@ -179,7 +182,7 @@ pub struct DualPi2 {
     controller: Controller,
     counts: Counts,
     label: Label,
-    /// The verdict on the head that was chosen last.
+    /// The verdict on the head that was chosen last, with the counts after it.
     chosen: (Counts, Verdict),
     marked: bool,
 }
@@ -231,13 +234,13 @@ impl DualPi2 {
         self.controller.catch_up(&self.of, head, now);
     }
 
-    /// The ramp of L itself.
+    /// The probability of a mark in L by the queue's own ramp.
     fn laqm(&self, qdelay: Span) -> i128 {
         let beyond = qdelay.0.saturating_sub(self.of.min_th.0);
         (ONE * i128::from(beyond) / i128::from(self.of.range.0)).min(ONE)
     }
 
-    /// Verdict on a head that is chosen, and the counts after it.
+    /// The verdict on a chosen head, and the counts after it.
     fn settled(&self, queue: FlowId, qdelay: Span, ecn: Ecn) -> (Counts, Verdict) {
         let mut counts = self.counts;
         let overloaded = self.controller.is_overloaded(&self.of);
@@ -287,7 +290,8 @@ impl Discipline for DualPi2 {
     fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Decision {
         self.catch_up(flows, now);
         let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
-        // Time-shifted FIFO: the earlier head goes first, with L's arrival shifted earlier.
+        // Time-shifted FIFO: the head that arrived earlier is sent first; L's arrival time is
+        // shifted to an earlier time.
         let (queue, stamp) = match (head(L), head(C)) {
             (None, None) => return Decision::Idle,
             (Some(l), None) => (L, l),
@@ -375,7 +379,8 @@ mod tests {
         p as f64 / ONE as f64
     }
 
-    /// By hand: alpha = 0.1 x 15 ms / (100 ms)^2 = 0.15 Hz, beta = 3 Hz.
+    /// The expected values are computed by hand: alpha = 0.1 x 15 ms / (100 ms)^2 = 0.15 Hz, beta =
+    /// 3 Hz.
     #[test]
     fn the_controller_goes_as_worked_out_by_hand() {
         let mut dual = dual();
@@ -401,7 +406,7 @@ mod tests {
         assert_eq!(ramp, [0.0, 0.0, 25.0, 50.0, 100.0, 100.0]);
     }
 
-    /// One packet in 25 of C, whether dropped or marked; two in 5 of L.
+    /// One of 25 packets of C is dropped or marked, and two of 5 packets of L are marked.
     #[test]
     fn marks_are_as_many_as_the_probability_says_at_even_distances() {
         let mut dual = dual();
@@ -422,7 +427,7 @@ mod tests {
         assert_eq!(of(C, Ecn::Not), [0, 39]);
         assert_eq!(of(C, Ecn::Ect0), [40, 0]);
         assert_eq!(of(L, Ecn::Ect1), [399, 0]);
-        // Marks no longer suffice: drops, in L too.
+        // Marks are no longer enough, so packets are dropped, in L too.
         dual.controller.p = ONE / 2;
         dual.counts = Counts { c: Recur(ONE - 1), l_drops: Recur(ONE - 1), ..Counts::default() };
         assert_eq!(dual.settled(C, Span::ZERO, Ecn::Ect0).1, Verdict::Drop);

@@ -1,5 +1,5 @@
-//! Earliest deadline first: a packet's deadline is its arrival plus the flow's `deadline`; the
-//! earliest goes first.
+//! Earliest deadline first: a packet's deadline is its arrival plus the flow's `deadline`. The
+//! packet with the earliest deadline is sent first.
 //!
 //! Liu and Layland, "Scheduling algorithms for multiprogramming in a
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
@@ -46,10 +46,11 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Edf {
     deadlines: Vec<Span>,
-    /// Deadlines of the heads.
+    /// Flows with packets, ordered by the deadlines of their heads.
     heads: Tournament<Time>,
     serving: Option<FlowId>,
-    /// The link's time for a packet of the largest size, and for all queues full.
+    /// Transmission time of a packet of the largest size. The next field is that of all queues when
+    /// they are full.
     largest: Span,
     full_queues: Span,
 }
@@ -98,7 +99,7 @@ impl Discipline for Edf {
         Time(tag.since(Time::ZERO + old.deadlines[f.index()]).0) + self.deadlines[f.index()]
     }
 
-    /// Queued packets have the new deadlines, counted from their arrival.
+    /// Queued packets get the new deadlines, counted from their arrival.
     fn migrate_from(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for f in (0..old.deadlines.len() as u32).map(FlowId) {
@@ -138,16 +139,17 @@ impl QueueHooks for Edf {}
 impl MediumHooks for Edf {}
 
 impl Guarantees for Edf {
-    /// A packet's deadline does not depend on those before it.
+    /// A packet's deadline does not depend on the packets before it, so drops break no guarantee.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// A packet that arrives later than `d_i - min d` after a packet of flow `i` has a later
-    /// deadline, whatever its own flow. So all packets that still go before the packet of flow `i`
-    /// are in the queues at that instant, and their total is limited. If all queues together are no
-    /// longer than the shortest deadline, every deadline is kept. No flow is guaranteed a rate: a
-    /// flow of short deadlines may take the whole link.
+    /// Let `d_i` be the deadline of flow `i`, and `min d` the shortest of all. A packet of any flow
+    /// that arrives more than `d_i - min d` after a packet of flow `i` has a later deadline. So all
+    /// packets that are still sent before the packet of flow `i` are in the queues at that instant,
+    /// and the queues are limited. If the link can send all full queues within the shortest
+    /// deadline, every deadline is kept. No flow is guaranteed a rate: a flow with short deadlines
+    /// may take the whole link.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.deadlines[f.index()];
         let shortest = self.deadlines.iter().copied().min().unwrap_or(own);

@@ -1,9 +1,9 @@
-//! Enhanced transmission selection (IEEE 802.1Qaz): strict priorities first; the other flows share
-//! the rest by deficit round robin.
+//! Enhanced transmission selection (IEEE 802.1Qaz): flows with a strict priority are served first;
+//! the other flows share the rest of the link by deficit round robin.
 //!
-//! As Linux's `ets`, except that a flow is not a band: several flows may have one priority and then
-//! take turns, and each of the others has its own quantum. A strict flow interrupts visits between
-//! packets.
+//! It works like Linux's `ets`, except that flows are not bands: several flows may have the same
+//! priority, and then take turns; each of the other flows has its own quantum. A flow with a
+//! priority interrupts a visit between two packets.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
@@ -92,7 +92,7 @@ impl AsMut<DeficitFlow> for EtsFlow {
 }
 
 impl Ets {
-    /// Validates the setup: a flow has a priority or a quantum.
+    /// Validates the setup: a flow may have a priority or a quantum, but not both.
     pub fn new(setup: &Setup) -> Result<Ets, ConfigErrors> {
         finite_rate(setup, "enhanced transmission selection")?;
         room_for_one(setup)?;
@@ -138,7 +138,8 @@ impl Discipline for Ets {
         }
     }
 
-    /// As with strict priority and with DRR; a flow that changes its kind joins last.
+    /// State is kept as in strict priority and DRR. A flow that gets or loses its priority joins
+    /// its new round last.
     fn migrate_from(&mut self, mut old: Ets, flows: &mut Flows<EtsFlow>, _: Time) {
         let (strict, sending) = old.strict.dissolve(flows);
         let (shares, visited) = old.round.dissolve(flows);
@@ -208,7 +209,7 @@ impl Guarantees for Ets {
         }
     }
 
-    /// As with strict priority and with DRR, whose guarantees it combines.
+    /// Returns true, as for strict priority and DRR, whose guarantees this discipline combines.
     fn serves_strictly(&self) -> bool {
         true
     }

@@ -1,13 +1,13 @@
-//! Fair queueing by buckets.
+//! Fair queueing with buckets of virtual time.
 //!
-//! Self-clocked fair queueing (Golestani 1994): the head with the least virtual finish is served,
-//! and its finish becomes the virtual time. Here finishes are rounded down to one of 4096 buckets.
-//! Within a bucket the order is first come, first served, and the first bucket that is not empty is
-//! found with two find-first-set operations (approximate fair queueing with find-first-set, as in
-//! Eiffel, 2019). The price is an error of up to a bucket's width, which is 1/2046 to 1/4092 of the
-//! virtual time of the largest packet at the lowest weight. Also, virtual time follows finishes
-//! only, so a newly backlogged flow waits for a packet of each other flow; WF2Q+ and QFQ serve it
-//! earlier.
+//! Self-clocked fair queueing (Golestani 1994): the head with the least virtual finish time is
+//! served, and its finish time becomes the virtual time. Here finish times are rounded down to one
+//! of 4096 buckets. Within a bucket the order is first come, first served. The first bucket that is
+//! not empty is found with two find-first-set operations (approximate fair queueing with
+//! find-first-set, as in Eiffel, 2019). The disadvantage is an error of up to a bucket's width,
+//! which is 1/2046 to 1/4092 of the virtual time of the largest packet at the lowest weight. Also,
+//! virtual time depends only on finish times, so a newly backlogged flow waits for a packet of each
+//! other flow; WF2Q+ and QFQ serve it earlier.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -56,18 +56,19 @@ pub const MANIFEST: Manifest = Manifest {
 
 const BUCKETS: usize = 4096;
 
-/// Fair queueing by buckets.
+/// Fair queueing with buckets of virtual time.
 #[derive(Debug, Clone)]
 pub struct Ffs {
-    /// Virtual time: the start of a bucket. All queued heads finish in it or later.
+    /// Virtual time, which is the start of a bucket. All queued heads finish in this bucket or
+    /// later.
     now: u64,
-    /// Laps of virtual time, 2^62 units each, and two more for each idle period; for the expiry of
-    /// idle flows.
+    /// Number of laps of virtual time, 2^62 units each, plus two for each idle period. Idle flows
+    /// expire by this number.
     laps: u64,
     looks: Looks,
     buckets: Buckets,
-    /// The flow in service, or the only one with packets; it is in no bucket. [`NONE`] if there is
-    /// none.
+    /// The flow in service, or the only flow with packets, which is in no bucket; [`NONE`] if there
+    /// is no such flow.
     in_hand: u32,
     weights: Weights,
     full_queues: Vec<u64>,
@@ -78,9 +79,9 @@ pub struct Ffs {
 struct Buckets {
     /// Width of a bucket, as a power of two.
     width: u32,
-    /// Bit n: word n of `full` is not zero.
+    /// Bit n is set if word n of `full` is not zero.
     words: u64,
-    /// A bit for each bucket: it is not empty.
+    /// A bit for each bucket, which is set if the bucket is not empty.
     full: Box<[u64]>,
     /// First and last flow of each bucket.
     ends: Box<[[u32; 2]]>,
@@ -123,13 +124,14 @@ impl Buckets {
         if here != 0 {
             return Some(from / 64 * 64 + here.trailing_zeros() as usize);
         }
-        // The word of `from` is searched last as well, for its lower bits.
+        // The word of `from` is searched again at the end, for its lower bits.
         let turn = (from / 64 + 1) as u32 % 64;
         let word = (self.words.rotate_right(turn).trailing_zeros() + turn) as usize % 64;
         Some(word * 64 + self.full[word].trailing_zeros() as usize)
     }
 
-    /// Returns true if a finish belongs to a later bucket than this one, counted from `now` on.
+    /// Returns true if a finish time belongs to a later bucket than `bucket`, counted from `now`
+    /// on.
     #[inline]
     fn is_behind(&self, bucket: usize, now: u64, finish: u64) -> bool {
         let place = bucket.wrapping_sub(self.index(now)) % BUCKETS;
@@ -156,7 +158,8 @@ impl Ffs {
         finite_rate(setup, "fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
-        // Queued heads finish at most the longest packet and two buckets after virtual time.
+        // Queued heads have finish times of at most virtual time, plus the longest packet and two
+        // buckets.
         let longest = (0..weights.all.len() as u32)
             .map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
         let width = (longest.max().unwrap_or(1) as u64)
@@ -180,7 +183,7 @@ impl Ffs {
         self.buckets.append(flows, f, finish);
     }
 
-    /// Returns true if the last finish of a flow without packets is later than virtual time.
+    /// Returns true if the last finish time of a flow without packets is later than virtual time.
     #[inline]
     fn owes(&self, share: &Share) -> bool {
         share.place() == Place::Silent
@@ -197,8 +200,8 @@ impl Discipline for Ffs {
         self.weights.start(flows);
     }
 
-    /// The distance of heads from the virtual time stays the same in bytes, except for buckets that
-    /// become narrower. A flow owes at most a bucket.
+    /// The distance of heads from the virtual time stays the same in bytes, except for the rounding
+    /// to narrower buckets. A flow owes at most a bucket.
     fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
@@ -278,7 +281,7 @@ impl Discipline for Ffs {
             let Some(bucket) = self.buckets.first(self.now) else { return Decision::Idle };
             let f = FlowId(self.buckets.ends[bucket][0]);
             let Some(bytes) = flows.head(f) else {
-                // Its only packet has left without being transmitted.
+                // The flow's only packet was removed without being transmitted.
                 self.buckets.remove_first(bucket, flows.state(f));
                 self.in_hand = f.0;
                 continue;
@@ -287,8 +290,8 @@ impl Discipline for Ffs {
             if !self.buckets.is_behind(bucket, self.now, finish) {
                 return Decision::Serve(f);
             }
-            // The head was replaced by a longer one, which belongs to a later bucket. A shorter one
-            // stays in its bucket.
+            // The head was replaced by a longer one, which belongs to a later bucket. A shorter
+            // head stays in its bucket.
             self.buckets.remove_first(bucket, flows.state(f));
             self.buckets.append(flows, f, finish);
         }
@@ -304,7 +307,7 @@ impl Discipline for Ffs {
         }
         share.charge(sent.bytes);
         let before = self.now;
-        // A shorter head that replaced a longer one may have a finish before virtual time.
+        // A shorter head that replaced a longer head may have a finish time before virtual time.
         if ahead(share.start, before) < 0 {
             share.start = before;
         }
@@ -321,11 +324,11 @@ impl QueueHooks for Ffs {}
 impl MediumHooks for Ffs {}
 
 impl Guarantees for Ffs {
-    /// Until virtual time reaches the bucket of a packet's finish, each other flow is served the
-    /// work between the present virtual time and the end of that bucket, and one packet whose
-    /// finish was later than the present virtual time. This is `sum of the others' L/C` of
-    /// self-clocked fair queueing, and a bucket. The head of a backlogged flow starts at most a
-    /// bucket after virtual time.
+    /// Until virtual time reaches the bucket of a packet's finish time, each other flow gets two
+    /// amounts: the service between the present virtual time and the end of that bucket, and one
+    /// packet. That packet is in service or its finish time is later than the present virtual time.
+    /// So the bound is that of self-clocked fair queueing, with `sum of the others' L/C`, plus a
+    /// bucket. The head of a backlogged flow starts at most a bucket after virtual time.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -352,7 +355,7 @@ impl Guarantees for Ffs {
     }
 
     /// A shorter head that replaces a longer one stays in its bucket. So it may wait longer than
-    /// its own finish requires, which is not made up for.
+    /// its own finish time requires, and the flow is not compensated for this.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Own
     }
@@ -363,8 +366,9 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order, weights};
 
-    /// All other packets arrive while A1 is served, whose finish of 1 is the virtual time. B's
-    /// finishes are 5, 6 and 9, C's 4 and 7. A4 has a finish of 4 too, but C1 arrived first.
+    /// All other packets arrive while A1 is served; its finish time of 1 is the virtual time. The
+    /// finish times are 5, 6 and 9 for B, 4 and 7 for C. A4 has the finish time 4 too, but C1
+    /// arrived first.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);

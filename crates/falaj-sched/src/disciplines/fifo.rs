@@ -1,5 +1,5 @@
-//! First in, first out: one queue for all flows. It isolates no flow from another, and is the
-//! baseline for the other disciplines.
+//! First in, first out: one queue for all flows. It does not isolate flows from each other. The
+//! other disciplines are compared with it.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -63,7 +63,7 @@ impl Fifo {
     }
 }
 
-/// Sum of the flows' limits; in bytes if any of them is in bytes.
+/// Sum of the flows' limits, in packets if all of them are in packets, else in bytes.
 fn sum(setup: &Setup) -> Limit {
     let in_packets = setup.flows.iter().try_fold(0u32, |sum, f| match f.limit {
         Limit::Packets(n) => Some(sum.saturating_add(n)),
@@ -115,8 +115,8 @@ impl QueueHooks for Fifo {
 impl MediumHooks for Fifo {}
 
 impl Guarantees for Fifo {
-    /// The delay is that of a full queue; a rate is guaranteed only to a flow that has the link
-    /// alone.
+    /// The guaranteed delay is that of a full queue. A rate is guaranteed only to a flow that is
+    /// alone on the link.
     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let alone = self.flows == 1;
         Ok(Guarantee {

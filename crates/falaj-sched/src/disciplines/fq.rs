@@ -1,12 +1,12 @@
-//! Fair queueing with pacing, as Linux's `fq` (Dumazet 2013).
+//! Fair queueing with pacing, like Linux's `fq` (Dumazet 2013).
 //!
 //! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
-//! ones; each is sent one quantum at a time. With a maximum rate a queue that has spent its quantum
-//! is held until the quantum's time at that rate has passed, even if the link is free, so that no
-//! burst is longer than a quantum. Held queues are ordered by the ends of their pauses.
+//! ones; a queue sends one quantum in each turn. With a maximum rate, a queue that has spent its
+//! quantum is held until the quantum's time at that rate has passed, even if the link is free. So
+//! no burst is longer than a quantum. Held queues are ordered by the ends of their pauses.
 //!
-//! Packets carry no departure times here, and connections no rate of their own: the kernel's
-//! horizon and the pacing rates of sockets have no counterpart.
+//! Here packets carry no departure times, and connections have no rates of their own, so there is
+//! nothing like the kernel's horizon and the pacing rates of sockets.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -105,9 +105,9 @@ const FORGOTTEN: Span = Span::from_secs(3);
 pub struct PacedFlow {
     place: Place,
     credit: Surplus,
-    /// End of its last pause; zero if there was none.
+    /// End of the queue's last pause; zero if there was no pause.
     paused_until: Time,
-    /// Time at which it left the turns, empty.
+    /// Time at which the queue was empty at its turn, and left the round.
     emptied: Time,
 }
 
@@ -117,11 +117,11 @@ impl AsMut<Place> for PacedFlow {
     }
 }
 
-/// The pauses of queues with a maximum rate.
+/// The rule for pauses, if queues have a maximum rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pacing {
     rate: Rate,
-    /// True if a pause follows each packet, not each quantum.
+    /// True if a pause follows each packet, false if it follows each quantum.
     each_packet: bool,
 }
 
@@ -136,12 +136,12 @@ pub struct Fq {
     pacing: Option<Pacing>,
     queues: ConnectionQueues,
     label: Label,
-    /// Queues that were empty before, and the others.
+    /// The round of queues that were empty before. The next field is the round of the other queues.
     new: Round,
     old: Round,
-    /// Queues that are held, by the ends of their pauses; the lowest queue first if they are equal.
+    /// Queues that are held, ordered by the ends of their pauses, then by their numbers.
     held: Tournament<Time>,
-    /// Queued packets, without the one on the wire.
+    /// Number of queued packets, without the packet on the wire.
     waiting: u64,
 }
 
@@ -183,7 +183,7 @@ impl Fq {
         })
     }
 
-    /// Holds a queue that has sent a packet, if it is to pause now.
+    /// Sets the pause of a queue that has sent a packet, if a pause is due now.
     #[inline]
     fn pace(&self, state: &mut PacedFlow, sent: Sent) {
         let Some(Pacing { rate, each_packet }) = self.pacing else { return };
@@ -196,8 +196,8 @@ impl Fq {
             bytes = bytes.max(self.quantum as u64);
         }
         let mut pause = rate.airtime_of_many(bytes);
-        // Time that it lost to other queues after its last pause is made up for, by up to half of
-        // this one.
+        // If the queue waited for other queues after its last pause, this pause is shorter by that
+        // time, but by half at most.
         if state.paused_until > Time::ZERO {
             pause = pause - Span(pause.0 / 2).min(sent.start.since(state.paused_until));
         }
@@ -216,8 +216,8 @@ impl Discipline for Fq {
         }
     }
 
-    /// The number of queues is kept: a connection that moved to another queue would be reordered. A
-    /// pause is over when the bytes of its rest have had their time at the new rate.
+    /// The number of queues is kept: if a connection moved to another queue, its packets would be
+    /// reordered. The rest of each pause is scaled to the new rate.
     fn migrate_from(&mut self, old: Fq, flows: &mut Flows<PacedFlow>, now: Time) {
         let Fq { quantum, initial, limit, flow_limit, refill, pacing, .. } = *self;
         let before = old.pacing;
@@ -264,7 +264,8 @@ impl Discipline for Fq {
         }
     }
 
-    /// The packet that another discipline had on the wire has left.
+    /// The head that changes is a packet that another discipline had on the wire, and that has
+    /// left.
     fn head_changed(&mut self, flows: &mut Flows<PacedFlow>, _: FlowId, _: Time) {
         self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
     }
@@ -301,7 +302,8 @@ impl Discipline for Fq {
             } else if !is_empty {
                 self.held.set(f, until);
             } else if is_new && self.old.first().is_some() {
-                // It goes through the old queues, so that new ones cannot starve them.
+                // The empty queue first joins the old queues, so that new queues cannot starve
+                // them.
                 self.old.join(flows, f);
             } else {
                 flows.state_mut(f).emptied = now;
@@ -343,7 +345,7 @@ impl QueueHooks for Fq {
         self.waiting >= self.limit
     }
 
-    /// A queue that is held has a packet.
+    /// Handles the drop of a head: a queue without packets is no longer held.
     fn head_dropped(
         &mut self,
         flows: &mut Flows<PacedFlow>,
@@ -404,8 +406,8 @@ mod tests {
         assert_eq!(queues.len(), 3);
     }
 
-    /// A has spent its quantum at 4, B at 8. C is new and goes first; it owes 2 B at 14, and goes
-    /// behind the old queues of A and B.
+    /// A has spent its quantum at 4, B at 8. C is a new queue and is served first. At 14 it owes 2
+    /// B, and moves behind the old queues of A and B.
     #[test]
     fn new_queues_go_before_old_ones() {
         let sent = order(&of([]), Fq::new, THREE_FLOWS);
@@ -417,14 +419,14 @@ mod tests {
     }
 
     /// A byte takes 2 us at the maximum rate, a quantum 8 us. A has spent its quantum when its
-    /// second packet starts at 2, and is held until 10. Its fourth packet starts at 12, 2 us late:
-    /// the pause is shorter by that time.
+    /// second packet starts at 2, and is held until 10. Its fourth packet starts at 12, which is 2
+    /// us late, so the next pause is shorter by 2 us.
     #[test]
     fn a_quantum_at_a_time_leaves_at_the_maximum_rate() {
         let paced = of([("flow-max-rate", rate(500))]);
         let sent = order(&paced, Fq::new, &at_once("AAAAAA", 2));
         assert_eq!(sent, "A1@2 A2@4 A3@12 A4@14 A5@20 A6@22");
-        // Each queue has this rate; B is sent while A is held.
+        // The maximum rate is for each queue, so B sends while A is held.
         let sent = order(&paced, Fq::new, &at_once("AAAABB", 2));
         assert_eq!(sent, "A1@2 A2@4 B1@6 B2@8 A3@12 A4@14");
     }
@@ -436,7 +438,8 @@ mod tests {
         assert_eq!(sent, "A1@2 A2@6 A3@10 A4@14");
     }
 
-    /// A pause is as long as the packet needs, if that is longer than a quantum.
+    /// If a packet is longer than a quantum, the pause is as long as the packet needs at the
+    /// maximum rate.
     #[test]
     fn a_packet_above_the_quantum_has_its_own_time() {
         let paced = of([("quantum", Value::Bytes(1)), ("flow-max-rate", rate(500))]);
@@ -445,8 +448,8 @@ mod tests {
     }
 
     /// A has 1 B of its quantum left when it becomes empty at 3. B has sent half of a quantum when
-    /// A returns. If that is soon, the rest covers one packet, and B sends its other half before A
-    /// goes on. Later A has a quantum, which covers both packets.
+    /// A has packets again. If that is soon, A's rest covers one packet, and then B sends its other
+    /// half. If it is late, A has a full quantum, which covers both packets.
     #[test]
     fn an_idle_queue_has_a_quantum_again() {
         let refill = of([("refill-delay", time(20))]);

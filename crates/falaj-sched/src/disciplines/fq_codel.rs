@@ -1,8 +1,8 @@
 //! Fair queueing with controlled delay: Høiland-Jørgensen and others, RFC 8290.
 //!
 //! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
-//! ones; CoDel keeps each of them short. If all queues together exceed the limit, the longest loses
-//! the packet that has waited longest.
+//! ones; CoDel keeps each queue short. If all queues together exceed the limit, the longest queue
+//! loses the packet that has waited longest.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
@@ -62,7 +62,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct FqFlow {
     place: Place,
     deficit: Surplus,
-    /// Queued bytes, without those on the wire.
+    /// Queued bytes, without the packet on the wire.
     waiting: u64,
     codel: State,
 }
@@ -81,12 +81,12 @@ pub struct FqCodel {
     quantum: i64,
     queues: ConnectionQueues,
     label: Label,
-    /// Queues that were empty before, and the others.
+    /// The round of queues that were empty before. The next field is the round of the other queues.
     new: Round,
     old: Round,
-    /// Queued packets, without the one on the wire.
+    /// Queued packets, without the packet on the wire.
     backlog: LongestQueue,
-    /// CoDel's verdict on the head that was chosen last.
+    /// CoDel's verdict on the head that was chosen last, and CoDel's state with it.
     chosen: (State, Verdict),
     marked: bool,
 }
@@ -131,7 +131,8 @@ impl Discipline for FqCodel {
 
     fn start(&mut self, _: &mut Flows<FqFlow, ArrivalStamp>) {}
 
-    /// The number of queues is kept: a connection that moved to another queue would be reordered.
+    /// The number of queues is kept: if a connection moved to another queue, its packets would be
+    /// reordered.
     fn migrate_from(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
         let FqCodel { codel, largest, quantum, .. } = *self;
         let backlog = old.backlog.clone().with_limit(self.backlog.limit(), flows.len());
@@ -162,7 +163,8 @@ impl Discipline for FqCodel {
         }
     }
 
-    /// The packet that another discipline had on the wire has left.
+    /// The head that changes is a packet that another discipline had on the wire, and that has
+    /// left.
     fn head_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         let packets = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
@@ -239,8 +241,8 @@ impl QueueHooks for FqCodel {
     fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
         let bytes = |f| flows.state(f).waiting;
         let longest = self.backlog.beyond_limit(flows.len(), bytes)?;
-        // The packet on the wire is in its queue but does not count as waiting. It may have left
-        // since the last decision, so the bytes show if it is still there.
+        // The packet on the wire is in its queue, but does not count as waiting. It may have left
+        // since the last decision; if the queue has more bytes than wait, it is still there.
         Some((longest, u64::from(flows.bytes(longest)) > bytes(longest)))
     }
 

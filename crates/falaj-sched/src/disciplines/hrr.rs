@@ -1,18 +1,20 @@
 //! Hierarchical round robin: slots of fixed length, assigned by frames.
 //!
 //! Kalmanek, Kanakia and Keshav, "Rate controlled servers for very high-speed networks" (1990).
-//! Time is divided into slots, each as long as the largest packet is on the wire; a smaller packet
-//! takes a slot too. `N` slots form a frame. Flows of level 1 own the slots of each frame that they
-//! ask for. The `B` slots after them are handed to level 2, whose frame advances by one slot for
-//! each slot that it is handed, and so on. A slot whose owner has no packet stays empty, or is used
-//! by a flow that asks for no slots: best effort.
+//! Time is divided into slots, each as long as the transmission of the largest packet; a smaller
+//! packet takes a whole slot, too. `N` slots form a frame. Each flow of level 1 owns a number of
+//! slots in each frame. The `B` slots after them are passed to level 2, whose frame advances by one
+//! slot for each slot that it gets; level 3 gets slots of level 2 in the same way, and so on. A
+//! slot whose owner has no packet stays empty, or is used by a flow that has no slots (best
+//! effort).
 //!
-//! No flow gets more than its slots, whatever the other flows send: delay and jitter do not depend
-//! on the load. The owner of a slot is a function of its number, so idle time costs no work and
-//! needs no state.
+//! No flow gets more than its slots, whatever the other flows send, so delay and jitter do not
+//! depend on the load. The owner of a slot is a function of its number, so idle time costs no work
+//! and needs no state.
 //!
-//! A level spreads the slots of its flows evenly: the `j`-th of the `a` slots of a flow lies at
-//! `(j + 1/2)/a` of the level's part of the frame. Ties are in order of the flows.
+//! A level spreads the slots of its flows evenly: the `j`-th of the `a` slots of a flow lies at `(j
+//! + 1/2)/a` of the level's part of the frame. Slots at equal positions are in the order of the
+//! flows.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
@@ -69,7 +71,7 @@ pub const MANIFEST: Manifest = Manifest {
     ],
     idles: Idling::because("packets wait for slots of their own flow"),
     draw: Draw::by(&[
-        // A frame with room for all flows' slots together, on any level.
+        // A frame with room for the slots of all flows together, on any level.
         ("frame", |setup, dice| Value::Count(3 * setup.flows.len() as u64 + dice(1, 20))),
         ("slots", |_, dice| Value::Count(dice(0, 3))),
     ]),
@@ -79,15 +81,15 @@ pub const MANIFEST: Manifest = Manifest {
 /// Hierarchical round robin.
 #[derive(Debug, Clone)]
 pub struct Hrr {
-    /// Length of a slot.
+    /// Duration of a slot.
     slot: Span,
-    /// Slots of a frame, `N`.
+    /// Number of slots in a frame, `N`.
     frame: u64,
     levels: Vec<Level>,
-    /// Level and number of slots of each flow; no slots: best effort.
+    /// Level and number of slots of each flow. A flow with zero slots is best effort.
     asked: Vec<(usize, u64)>,
     best_effort: Levels,
-    /// Start of the next slot that is not in use.
+    /// Earliest start of the next packet: the end of the slot in use.
     free: Time,
     /// End of the last packet, which may be before the end of its slot.
     end: Time,
@@ -95,11 +97,11 @@ pub struct Hrr {
     limits: Vec<Limit>,
 }
 
-/// Owners of the slots of a level's frame.
+/// The slots of a level's frame: their owners, and the slots for the next level.
 #[derive(Debug, Clone, Default)]
 struct Level {
     owners: Vec<u32>,
-    /// Slots after them that are handed to the next level, `B`.
+    /// Number of slots after the owned ones that are passed to the next level, `B`.
     handed: u64,
 }
 
@@ -117,7 +119,7 @@ impl AsMut<Place> for HrrFlow {
 }
 
 impl Hrr {
-    /// Validates the setup: no level may ask for more slots than it is handed.
+    /// Validates the setup: the flows of a level may not have more slots than the level has.
     pub fn new(setup: &Setup) -> Result<Hrr, ConfigErrors> {
         finite_rate(setup, "hierarchical round robin")?;
         room_for_one(setup)?;
@@ -172,7 +174,7 @@ impl Hrr {
                 }
                 .into());
             }
-            // The j-th of a slots at (2j + 1)/2a.
+            // Of `a` slots, the `j`-th is at (2j + 1)/2a of the level's part of the frame.
             let mut entries: Vec<(u64, u64, u32)> = of_level()
                 .flat_map(|(flow, &(_, a))| (0..a).map(move |j| (2 * j + 1, a, flow as u32)))
                 .collect();
@@ -192,7 +194,7 @@ impl Hrr {
         })
     }
 
-    /// The owner of a slot; `None`: best effort.
+    /// The owner of a slot; `None` if the slot is for best effort.
     #[inline]
     fn owner(&self, mut slot: u64) -> Option<FlowId> {
         for level in &self.levels {
@@ -206,17 +208,18 @@ impl Hrr {
         None
     }
 
-    /// The largest number of slots from any slot on to the end of the `k`-th that `f` owns.
+    /// The largest number of slots from the start of any slot to the end of the `k`-th slot after
+    /// it that `f` owns.
     fn until(&self, f: FlowId, k: u64) -> u64 {
         let (level, slots) = self.asked[f.index()];
         let places = self.places(f);
         let (frames, rest) = (k / slots, (k % slots) as usize);
         let place = |j: usize| places[j % places.len()] + (j / places.len()) as u64 * self.frame;
-        // The worst start is just after a slot of its own.
+        // The worst start is just after a slot that `f` owns.
         let gap = (0..places.len()).map(|j| place(j + rest) - place(j)).max().unwrap_or(0);
         let mut d = frames.saturating_mul(self.frame).saturating_add(gap);
         for above in self.levels[..level].iter().rev() {
-            // The worst start is at the first slot that is not handed down.
+            // The worst start is at the first slot that this level does not pass to the next level.
             let whole = d.saturating_sub(1) / above.handed;
             let kept = self.frame - above.handed;
             d = whole.saturating_mul(kept).saturating_add(kept).saturating_add(d);
@@ -235,7 +238,7 @@ impl Hrr {
             .collect()
     }
 
-    /// Fraction of all slots that `f` owns, as numerator and denominator.
+    /// The fraction of all slots that `f` owns, as numerator and denominator.
     fn share(&self, f: FlowId) -> (u128, u128) {
         let (level, slots) = self.asked[f.index()];
         let frame = u128::from(self.frame);
@@ -260,9 +263,9 @@ impl Discipline for Hrr {
         }
     }
 
-    /// Slots are counted from time zero under any setup: the next one begins on the new grid, after
-    /// the packet on the wire. The rest of its slot is not waited for: if the link was slow before,
-    /// it may last for many of the new slots.
+    /// Slots are counted from time zero in every setup. The next slot begins on the new grid, after
+    /// the packet on the wire. The rest of that packet's slot is skipped, because on a link that
+    /// was slow before it could last for many new slots.
     fn migrate_from(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
         let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);
@@ -318,10 +321,10 @@ impl MediumHooks for Hrr {
 }
 
 impl Guarantees for Hrr {
-    /// A packet waits for the end of the slot in which it arrives, then at most until the end of
-    /// the `k`-th slot of its flow, where `k` packets are queued, itself included. With `c` the
-    /// largest excess of that time over `k/s` slots, `s` the flow's share of the slots, the service
-    /// curve of packets has the latency `1 + 1/s + c` slots.
+    /// Let `k` packets of a flow be queued, the last of them just arrived. It waits for the end of
+    /// the slot in which it arrives, and then at most until the end of the flow's `k`-th slot. `s`
+    /// is the flow's share of the slots, and `c` the largest excess of that time over `k/s` slots.
+    /// So the service curve in packets has a latency of `1 + 1/s + c` slots.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (level, slots) = self.asked[f.index()];
         if slots == 0 {
@@ -350,7 +353,7 @@ impl Guarantees for Hrr {
             });
         }
         let (own, all) = self.share(f);
-        // Delay of a slot compared with an even pace at the flow's share.
+        // How much later a slot is than at an even pace of the flow's share.
         let deviation = |(j, &place): (usize, &u64)| {
             i128::from(place * slots) - j as i128 * i128::from(self.frame)
         };
@@ -409,19 +412,19 @@ mod tests {
     #[test]
     fn frames_of_frames_give_out_slots_and_leave_the_rest_empty() {
         let cells = at_once("AAAAAABBBBCCCC", 1);
-        // A A | B C, A A | B -, and so on: B and C share half of the slots, and leave one in four
-        // of these unused.
+        // The slots are A A | B C, A A | B -, and so on. B and C share half of the slots, and one
+        // of four of these slots has no owner.
         let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 1)]), Hrr::new, &cells);
         let expected =
             "A1@1 A2@2 B1@3 C1@4 A3@5 A4@6 B2@7 A5@9 A6@10 B3@11 C2@12 B4@15 C3@20 C4@28";
         assert_eq!(sent, expected);
-        // Best effort gets the unused slots, and nothing else.
+        // A best-effort flow gets the slots without an owner, and nothing else.
         let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 0)]), Hrr::new, &cells);
         let expected = "A1@1 A2@2 B1@3 B2@4 A3@5 A4@6 C1@7 C2@8 A5@9 A6@10 B3@11 B4@12 C3@13 C4@14";
         assert_eq!(sent, expected);
     }
 
-    /// A packet smaller than a slot takes a whole one, and starts with it.
+    /// A packet smaller than a slot takes a whole slot, and starts with the slot.
     #[test]
     fn slots_begin_on_their_grid() {
         let setup = slots(2, 4, &[(1, 1), (1, 1)]);

@@ -3,13 +3,13 @@
 //! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival plus the
 //! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
 //! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
-//! group that passes its last gate at the last opening before the packet is due, so at most a
-//! period before. So each packet becomes eligible within the period before its due date,
-//! which bounds the remaining jitter. Within a group nothing is sorted by due dates: that is the
-//! price of few queues.
+//! group that passes its last gate at the last opening before the packet is due. So each packet
+//! becomes eligible at most one period before its due date, which bounds the remaining jitter.
+//! Within a group, packets are not sorted by due dates; this is the disadvantage of using few
+//! queues.
 //!
-//! The gate at which a packet joins the queue, and its number among all arrivals, give the same
-//! order as the queues would, so nothing is moved at a gate.
+//! The implementation sorts packets by the opening at which they join the queue, and by their
+//! number among all arrivals. This gives the same order, and no packets need to be moved at a gate.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -75,7 +75,7 @@ pub const MANIFEST: Manifest = Manifest {
 };
 
 /// Position of a packet: the number of the gate opening, counted from time zero, at which it joins
-/// the queue that is sent; and its own number.
+/// the queue that is sent; and the packet's number among all arrivals.
 type Place = (u64, u64);
 
 /// Multilayer gated frame queueing.
@@ -89,7 +89,8 @@ pub struct Mgfq {
     /// Number of packets so far.
     arrivals: u64,
     serving: Option<FlowId>,
-    /// The link's time for a packet of the largest size, and for all queues full.
+    /// Transmission time of a packet of the largest size. The next field is that of all queues when
+    /// they are full.
     largest: Span,
     full_queues: Span,
 }
@@ -145,7 +146,7 @@ impl Discipline for Mgfq {
     fn start(&mut self, _: &mut Flows<(), Place>) {}
 
     /// A packet behind a gate stays there until the first opening of the new gates that is not
-    /// earlier than its old one.
+    /// earlier than its opening under the old setup.
     fn retag(&self, old: &mut Mgfq, _: FlowId, (gate, number): Place, _: Time) -> Place {
         let opens = u128::from(gate) * u128::from(old.period.0);
         (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)
@@ -195,14 +196,14 @@ impl QueueHooks for Mgfq {}
 impl MediumHooks for Mgfq {}
 
 impl Guarantees for Mgfq {
-    /// A packet's position does not depend on those before it.
+    /// A packet's position does not depend on the packets before it, so drops break no guarantee.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// By its due date, a packet is in the queue that is sent. Later packets join behind it, so
-    /// from then on it waits only for the contents of the queues at that time, itself included, and
-    /// these are limited.
+    /// At its due date at the latest, a packet is in the queue that is sent. Later packets join
+    /// behind it. So from then on it waits only for the packets that are queued at that time,
+    /// itself included, and the queues are limited.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let deadline = self.deadlines[f.index()];
         Ok(Guarantee {
@@ -225,8 +226,8 @@ mod tests {
     use crate::contract::params::Value;
     use crate::scheduler::worked_example::{at_once, order, setup, time, values};
 
-    /// Gates every 4, due dates 12, 8 and 4 after arrival. C is late, since gates open only every
-    /// 4.
+    /// Gates open every 4; packets of A, B and C are due 12, 8 and 4 after arrival. C is late,
+    /// because gates open only every 4.
     #[test]
     fn packets_pass_a_gate_each_period() {
         let mut setup = setup(4, [12, 8, 4].map(|due| values([("deadline", time(due))])));
@@ -235,7 +236,7 @@ mod tests {
         let packets = [at_once("AAABB", 1), late].concat();
         let held = "B1@5 B2@6 C1@7 C2@8 A1@9 A2@10 A3@11 C3@12";
         assert_eq!(order(&setup, Mgfq::new, &packets), held);
-        // The first packet to arrive at a free link is sent at once.
+        // With `idle = "release"`, the first packet at a free link is sent at once.
         setup.scheduler.set("idle", Value::Choice("release"));
         let released = "A1@1 B1@2 B2@3 C1@4 C2@5 A2@6 A3@7 C3@8";
         assert_eq!(order(&setup, Mgfq::new, &packets), released);

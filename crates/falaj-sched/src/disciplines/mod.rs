@@ -1,18 +1,18 @@
-//! The disciplines, one file or folder each, in one list. A new discipline is a new file and a line
-//! in `disciplines!`.
+//! The disciplines: each is a file or a directory here, and a line in the list `disciplines!`.
 //!
-//! The list declares the modules too. `cargo fmt` does not find modules in a macro: `rustfmt
-//! crates/falaj-sched/src/disciplines/NAME.rs` formats one, and `make lint` checks them all.
+//! The list also declares the modules. `cargo fmt` does not find modules in a macro, so run
+//! `rustfmt crates/falaj-sched/src/disciplines/NAME.rs` to format a module; `make lint` checks all
+//! of them.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::visitor::Visitor;
 
-/// `module::Type,` for each discipline, in the order of the reference, with families together; a
-/// new one comes after its family, or last. The module has the `MANIFEST`, and the type has a
-/// function `new(&Setup)`. A module without a type has a function `construct`, which chooses
-/// between several types. Names in brackets are manifests of the module that precede its
-/// `MANIFEST`.
+/// `module::Type,` for each discipline, in the order of the reference. Similar disciplines are
+/// together: a new discipline comes after those that it is similar to, or last. The module has the
+/// `MANIFEST`, and the type has a function `new(&Setup)`. A module without a type has a function
+/// `construct`, which chooses between several types. Names in brackets are manifests of the module
+/// that precede its `MANIFEST`.
 macro_rules! disciplines {
     ($($module:ident $(:: $type:ident)? $(($($further:ident),+))?,)+) => {
         $(pub mod $module;)+

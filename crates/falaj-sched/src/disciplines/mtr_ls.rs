@@ -2,14 +2,15 @@
 //!
 //! Bruno, Gabber, Ozden and Silberschatz, "Move-to-rear list scheduling: a new scheduling algorithm
 //! for providing QoS guarantees" (1997), as summarized in C. Zhang's thesis (section 2.5): a
-//! virtual time quantum is divided among processes by their shares; each uses up its part unless it
-//! ends or is preempted. The thesis leaves the following rules open; these are for packets:
+//! virtual time quantum is divided among processes by their shares; each process uses up its part
+//! unless it ends or is preempted. The thesis leaves some rules open. For packets they are chosen
+//! as follows:
 //! - Flows form a list, at first in the scenario's order. The first flow of the list that has a
-//!   packet sends; when its part is used up it moves to the rear with a new part. A flow that
-//!   becomes empty keeps its place and the rest of its part.
+//!   packet sends; when its part is used up, the flow moves to the rear and gets a new part. A flow
+//!   that becomes empty keeps its place and the rest of its part.
 //! - A packet on the wire is not preempted: the next decision considers new arrivals.
-//! - A packet may start while anything of the part is left; its excess is charged to the next part.
-//!   Nothing else is carried over.
+//! - A packet may start while any bytes of the part are left; its excess is charged to the next
+//!   part. Nothing else is carried over to the next part.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -58,9 +59,9 @@ pub struct MtrLs {
     shares: Shares,
     /// The flows' parts, in bytes.
     parts: Vec<u64>,
-    /// Maximum number of bytes before a packet in its queue.
+    /// For each flow, the maximum number of bytes that can be before a packet in the queue.
     ahead: Vec<u64>,
-    /// Backlogged flows, by their place in the list.
+    /// Backlogged flows, ordered by their place in the list.
     list: Tournament<u64>,
     rear: u64,
     serving: Option<FlowId>,
@@ -69,17 +70,17 @@ pub struct MtrLs {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ListedFlow {
-    /// Bytes left of its part.
+    /// Bytes left of the flow's part.
     left: i64,
     place: u64,
 }
 
-/// Maximum size of a part, in bytes: sums of parts stay within 64 bits.
+/// Maximum size of a part, in bytes. With it, sums of parts fit 64 bits.
 const MOST: u64 = 1 << 40;
 
 impl MtrLs {
-    /// Validates the setup: a part smaller than a packet could leave a debt larger than the next
-    /// part.
+    /// Validates the setup. A part smaller than a packet is refused, because its excess could be
+    /// larger than the next part.
     pub fn new(setup: &Setup) -> Result<MtrLs, ConfigErrors> {
         let shares = Shares::new(setup, "move-to-rear list scheduling")?;
         let shortest = shares.slowest_packet();
@@ -113,7 +114,7 @@ impl MtrLs {
         })
     }
 
-    /// Updates the place of `f` after its head has left.
+    /// Updates the place of `f` after its head has left or has changed.
     fn follow(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId) {
         let head = flows.head(f);
         let state = flows.state_mut(f);
@@ -139,8 +140,8 @@ impl Discipline for MtrLs {
         }
     }
 
-    /// Each flow keeps its place, and what is left of its part, but at most the size of the new
-    /// part. New flows come last.
+    /// Each flow keeps its place and the rest of its part, but at most the size of its new part.
+    /// New flows come last.
     fn migrate_from(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
         (self.list, self.rear, self.serving) = (old.list, old.rear, old.serving);
         self.list.grow(self.parts.len());
@@ -187,11 +188,11 @@ impl QueueHooks for MtrLs {}
 impl MediumHooks for MtrLs {}
 
 impl Guarantees for MtrLs {
-    /// While a flow waits, each flow that uses up its part moves behind it: within `m` of its own
-    /// parts each other flow sends `m` parts and the excess of a packet. A packet with `A` bytes
-    /// before it starts in part `m = ceil(A/Q) + 1`, since the first may be almost used up; and one
-    /// packet may be on the wire. `Q` is the flow's part, `F` the sum of all (own derivation, as
-    /// for deficit round robin).
+    /// Let `Q` be the flow's part, and `F` the sum of all parts. While a flow waits, each flow that
+    /// uses up its part moves behind it. So within `m` parts of the flow, each other flow sends `m`
+    /// parts and the excess of a packet. A packet with `A` bytes before it starts in part `m =
+    /// ceil(A/Q) + 1`, because the first part may be almost used up. In addition, one packet may be
+    /// on the wire (own derivation, as for deficit round robin).
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.parts[f.index()];
         let (largest, ahead) = (self.shares.largest(), self.ahead[f.index()]);
@@ -228,18 +229,19 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order_together, time, weights};
 
-    /// Parts of 8, 4 and 4 B. B's first packet uses its part; C's first leaves one byte, so that
-    /// its second may start.
+    /// The parts are 8, 4 and 4 B. B's first packet uses up its part. C's first packet leaves one
+    /// byte, so its second packet may start.
     #[test]
     fn the_move_to_rear_list_goes_by_parts() {
         let mut list = weights(4, &[2, 1, 1]);
         let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
-        // A period of twice the length: B's three packets are a part.
+        // With a period of twice the length, B's three packets fit one part.
         list.scheduler.set("period", time(2 * 4 * 4));
         let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 B2@13 B3@16 C1@19 C2@22");
-        // A flow that becomes backlogged again keeps its place: A before B, although B waits.
+        // A flow that becomes backlogged again keeps its place, so A is served before B, although B
+        // waits.
         let back = [(0, 'A', 1), (0, 'B', 4), (0, 'B', 4), (3, 'A', 4), (3, 'A', 4)];
         let sent = order_together(&weights(4, &[2, 1, 1]), MtrLs::new, &back);
         assert_eq!(sent, "A1@1 B1@5 A2@9 A3@13 B2@17");

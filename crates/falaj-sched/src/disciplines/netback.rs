@@ -1,14 +1,14 @@
 //! Xen's network back end: a credit per period, and turns.
 //!
-//! Each virtual adapter may send `credit` bytes in a `period`; an adapter that has used them up
-//! waits for the next one. Adapters with credit take turns, one packet each. That is the whole
-//! scheduler of Xen 4. Adamczyk and Chydzinski (2011) describe it, and measure its limits: it caps
-//! rates, and guarantees nothing; `xen-wrr` is their replacement.
+//! Each virtual adapter may send `credit` bytes in a `period`. An adapter that has used up its
+//! credit waits for the next period. Adapters with credit take turns, one packet each. That is all
+//! that the scheduler of Xen 4 does. Adamczyk and Chydzinski (2011) describe it, and measure its
+//! limits: it limits rates, and guarantees nothing. They propose `xen-wrr` instead.
 //!
 //! As in the driver, a period begins with the first packet after the end of the previous one, and
-//! the rest of a credit is lost with its period. So twice the credit may be sent within a short
-//! time, at the end of one period and the start of the next. A packet is checked when it becomes
-//! the head.
+//! the rest of a credit is lost at the end of its period. So twice the credit may be sent within a
+//! short time, at the end of one period and the start of the next. A packet is checked when it
+//! becomes the head.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -65,7 +65,7 @@ pub struct Netback {
     period: Span,
     credits: Vec<Option<u64>>,
     round: Round,
-    /// Adapters whose credit is used up, by the time of their next credit.
+    /// Adapters whose credit is used up, ordered by the time of their next credit.
     held: Tournament<Time>,
     serving: Option<FlowId>,
 }
@@ -73,9 +73,9 @@ pub struct Netback {
 /// State of an adapter.
 #[derive(Debug, Clone, Default)]
 pub struct NetbackFlow {
-    /// End of its period.
+    /// End of the adapter's current period.
     until: Time,
-    /// Bytes left of its credit.
+    /// Bytes left of the credit of that period.
     left: u64,
     place: Place,
 }
@@ -115,7 +115,8 @@ impl Netback {
         })
     }
 
-    /// A packet has become the head of `f`: the flow takes a turn, or waits for the next period.
+    /// Updates the state of `f` when a packet has become its head: the flow joins the round, or
+    /// waits for the next period.
     fn follow(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
         self.held.remove(f);
         let Some(bytes) = flows.head(f) else { return };
@@ -138,8 +139,8 @@ impl Discipline for Netback {
 
     fn start(&mut self, _: &mut Flows<NetbackFlow>) {}
 
-    /// Turns are kept. Bytes sent in a period under way count against the new credit, and the
-    /// period ends at its planned time.
+    /// The order of turns is kept. Bytes that were sent in a current period count against the new
+    /// credit, and the period ends at its planned time.
     fn migrate_from(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
         let turns = old.round.dissolve(flows);
         for f in ids(old.credits.len()) {
@@ -181,7 +182,7 @@ impl Discipline for Netback {
             self.follow(flows, f, now);
         }
         while let Some(f) = self.round.first() {
-            // The head may differ from the one that was checked.
+            // The head may not be the packet that was checked.
             let state = flows.state(f);
             let fits =
                 |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
@@ -240,7 +241,7 @@ mod tests {
         let all = [[(2, 'A', 3); 4].as_slice(), &[(2, 'B', 4); 3]].concat();
         let sent = order(&setup, Netback::new, &all);
         assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
-        // The next period begins with the first packet after the end of the last one: at 43.
+        // The next period begins at 43, with the first packet after the end of the previous period.
         let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
         let sent = order(&setup, Netback::new, &later);
         assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69");

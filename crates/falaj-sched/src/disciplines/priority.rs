@@ -1,9 +1,9 @@
 //! Strict priority: a flow is served if no flow of a higher priority has a packet.
 //!
 //! There may be any number of priorities, and each flow has its own queue and counters. Flows of
-//! one priority take turns, packet by packet; a flow moves behind the others at the end of its
-//! transmission. The highest priority with a packet is found in a few steps: 64 of them share a
-//! word.
+//! the same priority take turns, packet by packet; a flow moves behind the others at the end of its
+//! transmission. The highest priority with a packet is found in a few steps, because the flags of
+//! 64 priorities share a word.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, Precedence, finite_rate, room_for_one};
@@ -46,7 +46,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Priority {
     levels: Levels,
-    /// Each flow's priority, as set.
+    /// The priority of each flow, as set.
     priorities: Vec<u64>,
     /// The lowest priority in use: the largest number.
     lowest: Option<u64>,
@@ -97,8 +97,8 @@ impl Discipline for Priority {
         }
     }
 
-    /// Flows keep their order within a level, and the flow on the wire is still the first of its
-    /// own.
+    /// Flows keep their order within a level, and the flow in service is still the first of its
+    /// level.
     fn migrate_from(&mut self, mut old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
         let (order, sending) = old.levels.dissolve(flows);
         self.start(flows);
@@ -132,8 +132,8 @@ impl Discipline for Priority {
 impl QueueHooks for Priority {}
 
 impl MediumHooks for Priority {
-    /// As Linux's `prio` below `tbf`: while the link waits for tokens, a packet of a higher
-    /// priority may still go first.
+    /// Returns true, as for Linux's `prio` below `tbf`: while the link waits for tokens, a packet
+    /// of a higher priority may still be sent first.
     fn peeks(&self) -> bool {
         true
     }
@@ -156,7 +156,7 @@ impl Guarantees for Priority {
         }
     }
 
-    /// A transmission of a lower priority is not interrupted.
+    /// A transmission of a lower priority is not interrupted, so one packet of it counts.
     fn precedence(&self, f: FlowId) -> Precedence {
         let own = self.priorities[f.index()];
         let below = self.lowest.is_some_and(|lowest| lowest > own);
@@ -167,8 +167,9 @@ impl Guarantees for Priority {
         }
     }
 
-    /// While a flow of the highest priority has packets, each other flow of that priority sends one
-    /// packet between two of its own. Flows of lower priorities send none, and have no guarantee.
+    /// Returns true: while a flow of the highest priority has packets, each other flow of that
+    /// priority sends one packet between two packets of the flow. Flows of lower priorities send
+    /// none, and have no guarantee.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -193,7 +194,8 @@ mod tests {
     #[test]
     fn the_best_priority_that_is_there_goes_first() {
         let setup = priorities(4, [9, 5, 0]);
-        // A's first packet finds the link free; the textbook example starts with B's.
+        // A's first packet finds the link free, so it is sent first; the textbook example starts
+        // with B's packets.
         let sent = order(&setup, Priority::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
         let later = THREE_FLOWS.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes));
@@ -214,7 +216,8 @@ mod tests {
     fn only_the_first_priority_has_a_guarantee() {
         let mut setup = priorities(1_000, [3, 3, 7]);
         setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(40));
-        // 40 packets of its own, 40 of the equal flow, and one of the third flow.
+        // The bound is 40 packets of the flow itself, 40 of the flow with the same priority, and
+        // one of the third flow.
         let first = guarantee(&setup, Priority::new, 0);
         assert_eq!(first.delay.delay, Span::from_millis(81));
         let third = Priority::new(&setup).unwrap().service(FlowId(2)).unwrap_err();

@@ -1,12 +1,13 @@
 //! Quick fair queueing.
 //!
 //! Checconi, Rizzo and Valente, "QFQ: efficient packet scheduling with tight guarantees" (2013).
-//! Flows whose largest packets have similar lengths in virtual time form a group. There starts are
-//! rounded down to a multiple of a power of two, `sigma`, between that length and twice the length;
-//! finishes are two `sigma` later. Among the groups that have started, the one with the first
-//! finish is served.
+//! Flows whose largest packets have similar lengths in virtual time form a group. In a group, start
+//! times are rounded down to a multiple of `sigma`, a power of two between that length and twice
+//! that length. Finish times are two `sigma` later. Among the groups that have started, the group
+//! with the earliest finish time is served.
 //!
-//! The flow in service is in no group. If it is the only flow, it stays out, and nothing is sorted.
+//! The flow in service is in no group. If it is the only flow, it stays outside of the groups, and
+//! nothing is sorted.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -45,8 +46,8 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "3 phi sigma + 2 phi L + (L_i - l_i)",
         condition: None,
         bytes: |f| {
-            // sigma: the smallest power of two of at least L/w, in 1/2^32 of a byte for a unit of
-            // weight.
+            // sigma is the smallest power of two that is at least L/w, in units of 1/2^32 byte per
+            // unit of weight.
             let sigma = (u64::from(f.link) << 32).div_ceil(f.weight).next_power_of_two();
             let roundings = 3.0 * f.weight as f64 * (sigma as f64 / (1u64 << 32) as f64);
             f.spread + 2.0 * f.phi * f64::from(f.link) + ROUNDED + roundings
@@ -60,7 +61,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Qfq {
     time: VirtualTime,
     groups: Groups,
-    /// The flow that is being served, or is the only one; it is in no group.
+    /// The flow in service, or the only flow with packets, which is in no group.
     in_hand: u32,
     weights: Weights,
     full_queues: Vec<u64>,
@@ -90,7 +91,8 @@ impl Discipline for Qfq {
         self.weights.start(flows);
     }
 
-    /// Flows keep what they owe; a flow that keeps its weight also keeps what it is owed.
+    /// Flows keep their debts. A flow whose weight does not change also keeps its claims to
+    /// service.
     fn migrate_from(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
@@ -160,13 +162,13 @@ impl Discipline for Qfq {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // Another discipline has sent its only packet.
+            // Another discipline has sent the flow's only packet.
             self.groups.remove_first(flows.state(f));
             self.in_hand = f.0;
         }
     }
 
-    /// Virtual time rises at once by the whole packet.
+    /// Virtual time advances by the whole packet at the start of its transmission.
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
@@ -187,14 +189,15 @@ impl QueueHooks for Qfq {}
 impl MediumHooks for Qfq {}
 
 impl Guarantees for Qfq {
-    /// Every packet served before a given one has an earlier finish, except one that started before
-    /// the given one was eligible. So the packet ends at most one packet of work after the time
-    /// reaches its finish `D`, two roundings after its start. If the flow owed nothing at some
-    /// instant, its start is the time then, and the packet on the wire is already counted in the
-    /// time (the second `L`): the latency. While the flow has packets, its head starts at most a
-    /// rounding and a packet of its own after the time: the delay. At its own departures the
+    /// Every packet that is served before a given packet has an earlier finish time, except a
+    /// packet whose transmission began before the given packet was eligible. So the given packet
+    /// ends at most one packet of work after virtual time reaches its finish time, which is two
+    /// roundings after its start time. The latency: if the flow owed nothing at some instant, its
+    /// start time is the virtual time of that instant, in which the packet on the wire is already
+    /// counted (the second `L`). The delay: while the flow has packets, its head starts at most a
+    /// rounding and a packet of the flow after virtual time. At the flow's own departures, the
     /// largest lag behind its share is the paper's `3 phi sigma + 2 phi L`, plus the difference
-    /// between a packet's length and the next one's.
+    /// between a packet's length and that of the next packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);

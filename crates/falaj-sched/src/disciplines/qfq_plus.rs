@@ -1,14 +1,16 @@
 //! Quick fair queueing of aggregates.
 //!
 //! Valente, "Reducing the execution time of fair-queueing packet schedulers" (2014), as in Linux.
-//! Up to eight flows of one weight form an aggregate. Aggregates share the link as flows do in QFQ,
-//! with the sum of their flows' weights. An aggregate in service continues until its budget, one
-//! packet of the largest size for each of its flows, leaves no room for the next packet. Within an
-//! aggregate deficit round robin chooses the flow. So aggregates are sorted once for about eight
-//! packets instead of once a packet. The price: every flow may be delayed by a budget more, and by
-//! the other flows of its aggregate. These also get the capacity that it leaves unused.
+//! Up to eight flows of the same weight form an aggregate. Aggregates share the link like flows in
+//! QFQ; the weight of an aggregate is the sum of its flows' weights. The budget of an aggregate is
+//! one packet of the largest size for each of its flows. An aggregate in service continues until
+//! the rest of its budget is less than the next packet. Within an aggregate, deficit round robin
+//! chooses the flow. So sorting is needed once for about eight packets, not for each packet. The
+//! disadvantage is that a flow may be delayed by an additional budget, and by the other flows of
+//! its aggregate. These flows also get the capacity that the flow leaves unused.
 //!
-//! Aggregates are sorted by budgets, never by packets, so a changed head needs no sorting.
+//! Aggregates are sorted by their budgets and not by their packets, so no sorting is needed when a
+//! head changes.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -55,8 +57,8 @@ pub struct QfqPlus {
     time: VirtualTime,
     groups: Groups,
     aggregates: Vec<Aggregate>,
-    /// The aggregate in service, or the only one with packets; it is in no group. [`NONE`] if there
-    /// is none.
+    /// The aggregate in service, or the only aggregate with packets, which is in no group; [`NONE`]
+    /// if there is no such aggregate.
     in_hand: u32,
     /// The index of each flow's aggregate.
     of: Vec<u32>,
@@ -83,18 +85,18 @@ impl AsMut<active_list::Place> for Member {
     }
 }
 
-/// Flows of one weight that are sorted together.
+/// Flows of the same weight that are sorted together.
 #[derive(Debug, Clone)]
 struct Aggregate {
     /// Weight, virtual start, and place among the groups.
     share: Share,
-    /// The round of its flows that have packets.
+    /// The round of the aggregate's flows that have packets.
     round: DeficitRound,
-    /// Bytes that it may still send before it is sorted again.
+    /// Bytes that the aggregate may still send before it is sorted again.
     budget: u32,
     /// The budget at the start of its service: a largest packet for each flow.
     full: u32,
-    /// Number of its flows.
+    /// Number of the aggregate's flows.
     flows: u32,
 }
 
@@ -139,8 +141,8 @@ impl QfqPlus {
 }
 
 /// Divides flows into aggregates; returns the index of each flow's aggregate, and the aggregates.
-/// An aggregate takes flows of one weight in their order, up to [`FLOWS`] and to the range of the
-/// virtual time.
+/// An aggregate takes flows of the same weight in their order: at most [`FLOWS`], and at most as
+/// the range of virtual time allows.
 fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
     let largest = weights.largest.max(1);
     let (mut of, mut sizes, mut open) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -177,9 +179,9 @@ impl Discipline for QfqPlus {
         }
     }
 
-    /// Flows keep their turns and deficits, up to a quantum each. An aggregate with the same weight
-    /// and flows keeps its virtual start. A new one starts after the present virtual time by the
-    /// largest debt of its flows' old aggregates, at most two roundings, and never before it.
+    /// Flows keep their turns, and their deficits up to a quantum. An aggregate with the same
+    /// weight and flows keeps its virtual start time. A new aggregate starts later than the present
+    /// virtual time by the largest debt of its flows' old aggregates, but by two roundings at most.
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();
@@ -286,13 +288,13 @@ impl Discipline for QfqPlus {
             if let Some((f, _)) = aggregate.head(flows) {
                 return Decision::Serve(f);
             }
-            // All packets of its flows have left without being transmitted.
+            // All packets of the aggregate's flows were removed without being transmitted.
             self.groups.remove_first(&aggregate.share);
             self.in_hand = a;
         }
     }
 
-    /// Virtual time advances at once by the whole packet.
+    /// Virtual time advances by the whole packet at the start of its transmission.
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
         let member = flows.state_mut(f);
@@ -316,17 +318,18 @@ impl QueueHooks for QfqPlus {}
 impl MediumHooks for QfqPlus {}
 
 impl Guarantees for QfqPlus {
-    /// The proof for QFQ's flows holds for aggregates, with budgets in place of packets. Service of
-    /// an aggregate that begins at the virtual time `S` ends at most a budget of other work after
-    /// virtual time has reached `S` plus two roundings. The packet on the wire is already counted
-    /// in virtual time (`L`). Whenever an aggregate of `n` flows has packets, its service is at
-    /// most two roundings ahead of virtual time (an aggregate of one flow is not ahead if that flow
-    /// owes nothing).
+    /// The proof for QFQ's flows holds for aggregates, with budgets in place of packets. If the
+    /// service of an aggregate has the virtual start time `S`, it ends at most a budget of other
+    /// work after virtual time has reached `S` plus two roundings. The packet on the wire is
+    /// already counted in virtual time (`L`). While an aggregate of `n` flows has packets, its
+    /// service is at most two roundings ahead of virtual time; an aggregate of one flow is not
+    /// ahead if that flow owes nothing.
     ///
     /// Within the aggregate, until `X` bytes of a flow have left, each of the other flows sends at
     /// most `ceil(X/L) L + L` (see DRR). The aggregate must be served that amount, except for the
-    /// last packet. `X` consists of the bytes that have left and a packet that leaves next, so the
-    /// amount is `n` times the bytes that have left plus `3 (n - 1) L`, which is the latency.
+    /// last packet. `X` consists of the bytes that have left and the packet that leaves next. So
+    /// the amount is `n` times the bytes that have left, plus `3 (n - 1) L`, which is part of the
+    /// latency.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
@@ -367,10 +370,11 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, weights};
 
-    /// A and B of weight 1 form one aggregate of weight 2 and budget 8, with roundings of 4. C is
-    /// an aggregate of weight 2, with roundings of 2. A arrives first: virtual time is 2 when C
-    /// arrives. A and B use up their budget and then start at 4, while virtual time is 3. So C is
-    /// served, and again, since its finish is 8 and theirs is 12. At virtual time 5 C's start is 6.
+    /// A and B, each of weight 1, form an aggregate of weight 2 and budget 8, with roundings of 4.
+    /// C alone is an aggregate of weight 2, with roundings of 2. A arrives first, so virtual time
+    /// is 2 when C arrives. A and B use up their budget and then start at 4, while virtual time is
+    /// 3. So C is served, and then again, because its finish time is 8 and that of A and B is 12.
+    /// At virtual time 5, C's start time is 6.
     #[test]
     fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
         let sent = order(&weights(4, &[1, 1, 2]), QfqPlus::new, &at_once("AAABBBCCC", 4));

@@ -2,24 +2,26 @@
 //!
 //! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each
 //! packet an eligibility time at its arrival. A rate-jitter regulator shapes a flow to `(Xmin,
-//! Xave, I)`: never two packets within `min-gap`, and no more than `w = interval/mean-gap` within
-//! `interval`: `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, even
-//! on a free link; then it waits in the queue of its priority.
+//! Xave, I)`: never two packets within `min-gap` (`Xmin`), and at most `w = interval/mean-gap`
+//! packets within `interval` (`I`). So the eligibility time is `ET(k) = max(now, ET(k-1) + Xmin,
+//! ET(k-w) + I)`. Until then the packet is held, even on a free link; then it waits in the queue of
+//! its priority.
 //!
-//! A delay-jitter regulator delays each packet to its worst case on the previous link: `ET(j) =
-//! ET(j-1) + d(j-1) + pi(j-1)`, where `d` is the maximum wait of an eligible packet there for its
-//! last bit, and `pi` the propagation time. Only the packet itself can carry that information to
-//! the next link: a packet that leaves this link earlier than the latest time by `x = ET + d - end`
-//! carries `x` along, and the next link holds it that much longer. On a first link no packet is
-//! early, and only the gaps hold. The gaps are enforced on later links too, so a flow that violates
-//! its gaps is held at its first link, and arrives at all others as that one released it.
+//! A delay-jitter regulator on link `j` delays each packet to its worst case on the previous link:
+//! `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`. Here `d` is the maximum time on that link from eligibility
+//! to the last bit, and `pi` the propagation time. Only the packet itself can carry that
+//! information to the next link: a packet that leaves a link earlier than the latest time by `x =
+//! ET + d - end` carries `x` along, and the next link holds it for the additional time `x`. On the
+//! first link no packet is early, so only the gaps are enforced. The gaps are enforced on later
+//! links, too. So a flow that violates its gaps is held at its first link, and arrives at all other
+//! links as the first link released it.
 //!
 //! With `idle = "release"` nothing is held on a free link: the packet that would become eligible
 //! first is sent at once, and later eligibility times are as if it had waited. That is dynamic
-//! regulation and scheduling (Iatrou and Stavrakakis 2000), to the extent that the thesis and its
-//! abstract describe it: the scheduler's state is fed back to the regulator, which releases packets
-//! before their time. A packet released in this way is early by that much more, and the next link's
-//! regulator holds it.
+//! regulation and scheduling (Iatrou and Stavrakakis 2000), as far as it is known from Zhang's
+//! thesis and from the paper's abstract: the regulator knows the scheduler's state, and releases
+//! packets before their time. The time by which a packet is released early adds to the `x` that it
+//! carries, and the next link's regulator holds it.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -113,7 +115,8 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Draws gaps in their order, with an interval of a few of them; some flows are not regulated.
+/// Draws a least gap, a longer mean gap, and an interval of a few mean gaps; some flows are not
+/// regulated.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let airtime = setup.largest_airtime().0.max(1);
     let most = 3 * setup.flows.len() as u64;
@@ -130,7 +133,7 @@ fn fit(setup: &mut Setup, dice: Dice<'_>) {
     }
 }
 
-/// Maximum number of packets in an interval, for each of which an eligibility time is kept.
+/// Maximum number of packets in an interval. An eligibility time is stored for each of them.
 const MOST: u64 = 4_096;
 
 /// Longest wait for which a guarantee is given: an hour.
@@ -140,10 +143,10 @@ const LONGEST: Span = Span::from_secs(3_600);
 #[derive(Debug, Clone)]
 pub struct Rcsp {
     flows: Vec<Regulated>,
-    /// Eligibility times of the last packets that each flow sent, the oldest first.
+    /// For each flow, the eligibility times of the last packets that were sent, the oldest first.
     last: Vec<VecDeque<Time>>,
-    /// Time of the last drop of each flow's head, or the dropped head's eligibility time if that
-    /// was earlier.
+    /// For each flow, the time at which a head was last dropped, or the dropped head's eligibility
+    /// time if that was earlier.
     last_drop: Vec<Time>,
     steads: Steads<Time>,
     held: Tournament<Time>,
@@ -151,11 +154,11 @@ pub struct Rcsp {
     releases: bool,
     serving: Option<FlowId>,
     label: Label,
-    /// Time from the departure of the packet taken last until its latest departure.
+    /// For the packet that was sent last, the time from its departure to its latest departure.
     early: Option<Span>,
     link: Rate,
     largest: u32,
-    /// Number of packets in a full queue.
+    /// For each flow, the number of packets in its queue when it is full.
     full_queues: Vec<u64>,
 }
 
@@ -171,7 +174,7 @@ struct Regulated {
 struct Gaps {
     least: Span,
     interval: Span,
-    /// Maximum number of packets in that interval.
+    /// Maximum number of packets in an interval.
     packets: u64,
 }
 
@@ -249,12 +252,13 @@ impl Rcsp {
         }
     }
 
-    /// Eligibility time of the head of `f`: after those of the packets that were sent before it.
+    /// Eligibility time of the head of `f`, which follows from those of the packets that were sent
+    /// before it.
     #[inline]
     fn eligibility(&self, flows: &Flows<(), Time>, f: FlowId) -> Time {
         let Regulated { gaps, delay_bound, .. } = self.flows[f.index()];
-        // A packet that was early on the previous link is held for that time, even if it replaces
-        // another head.
+        // A packet that was early on the previous link is held for that time, even if it becomes
+        // head after a drop.
         let own = flows.head_tag(f);
         let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
         let eligible = came.max(self.last_drop[f.index()]);
@@ -265,8 +269,9 @@ impl Rcsp {
         eligible.max(gap).max(first.map_or(Time::ZERO, |&first| first + gaps.interval))
     }
 
-    /// Maximum time of an eligible packet of this priority until its last bit: the least `d` in
-    /// which the link sends one packet that has started and all that may become eligible before it.
+    /// Maximum time from eligibility to the last bit, for a packet of this priority. It is the
+    /// least `d` in which the link can send one packet whose transmission has begun, and all
+    /// packets of the same or a higher priority that may become eligible within `d`.
     fn waits(&self, priority: u64) -> Result<Span, NoGuarantee> {
         let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
         let mut first = Vec::new();
@@ -348,13 +353,13 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, ConfigError> {
 
 impl Discipline for Rcsp {
     type State = ();
-    /// The arrival time, and the time by which it was early on the previous link.
+    /// The packet's arrival time plus the time by which it was early on the previous link.
     type Tag = Time;
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
-    /// Packets keep their gaps from those that were sent.
+    /// Queued packets keep their gaps from the packets that were already sent.
     fn migrate_from(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for (f, last) in ids(old.flows.len()).zip(&old.last) {
@@ -427,8 +432,8 @@ impl Discipline for Rcsp {
 }
 
 impl QueueHooks for Rcsp {
-    /// Packets behind the dropped one need no gap from it. They are not eligible before it was, or
-    /// before now.
+    /// Packets behind the dropped packet need no gap from it. They are not eligible before the
+    /// dropped packet's eligibility time, or before now if that is earlier.
     fn head_dropped(
         &mut self,
         flows: &mut Flows<(), Time>,
@@ -467,15 +472,15 @@ impl MediumHooks for Rcsp {
 }
 
 impl Guarantees for Rcsp {
-    /// Packets behind a dropped one need no gap from it.
+    /// Drops break no guarantee, because packets behind a dropped packet need no gap from it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// An eligible packet waits for the packets that its own and higher priorities may send at
-    /// their least gaps (the paper's theorem 1), if these fit on the link. Before that it waits for
-    /// the packets of a full queue, each a fraction of an interval behind the other, and one
-    /// interval for those sent earlier.
+    /// An eligible packet waits for the packets that its own and the higher priorities may send at
+    /// their least gaps (the paper's theorem 1), if these packets fit on the link. Before it is
+    /// eligible, it waits for the packets of a full queue, which are `interval/w` apart, and for
+    /// one interval because of packets that were sent earlier.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         if self.releases {
             let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
@@ -496,7 +501,7 @@ impl Guarantees for Rcsp {
         let rate = Rate(
             (u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64,
         );
-        // The packet whose last bit leaves is not counted before it.
+        // A packet counts as served only when its last bit has left.
         Ok(Guarantee {
             rate,
             latency: regulated(1) + waits,
@@ -515,9 +520,9 @@ impl Guarantees for Rcsp {
         })
     }
 
-    /// A packet becomes eligible here a constant time after it became eligible on the previous
-    /// link. So delays differ by the wait on this link alone (the paper's theorem for delay-jitter;
-    /// Zhang and Ferrari 1994).
+    /// On this link a packet becomes eligible a constant time after it became eligible on the
+    /// previous link. So delays differ only by the wait on this link (the theorem for delay-jitter
+    /// regulators of Zhang and Ferrari 1994).
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let waits = self.waits(self.flows[f.index()].priority).ok()?;
         let bound = self.flows[f.index()].delay_bound?;
@@ -536,8 +541,8 @@ mod tests {
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{at_once, order, setup, time, values};
 
-    /// A's gaps are 2, and 9 for every three packets; B's are 4; C is not regulated. From 8 on all
-    /// packets are held.
+    /// A's gaps are at least 2, and three packets of A take at least 9; B's gaps are 4; C is not
+    /// regulated. From 8 on all packets are held.
     #[test]
     fn regulators_restore_gaps_and_priorities_follow() {
         let regulated = |priority, min, mean, interval| {
@@ -552,7 +557,8 @@ mod tests {
             |scheduler: Values| order(&Setup { scheduler, ..setup.clone() }, Rcsp::new, &packets);
         let held = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31";
         assert_eq!(sent(Values::default()), held);
-        // On a free link the packet that would become eligible first is sent at once.
+        // With `idle = "release"`, the packet that would become eligible first is sent at once on a
+        // free link.
         let released = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31";
         assert_eq!(sent(values([("idle", Value::Choice("release"))])), released);
     }

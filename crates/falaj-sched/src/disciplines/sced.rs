@@ -1,26 +1,28 @@
 //! Service curve based earliest deadline first.
 //!
 //! Sariowan, Cruz and Polyzos, "SCED: a generalized scheduling policy for guaranteeing
-//! quality-of-service" (1999). A flow has a curve `S`: within `t` of becoming backlogged it shall
-//! be served `S(t)`. If `c` bytes were served when it becomes backlogged at `a`, its deadlines
-//! follow `D := min(D, c + S(t - a))`: a packet that ends at byte `y` has the deadline at which `D`
-//! reaches `y`. The earliest goes first.
+//! quality-of-service" (1999). A flow has a service curve `S`: within a time `t` after it becomes
+//! backlogged, it should get a service of `S(t)` bytes. When the flow becomes backlogged at time
+//! `a`, after `c` bytes of service, its deadline curve is updated to `D := min(D, c + S(t - a))`. A
+//! packet that ends at byte `y` of the flow has the deadline at which `D` reaches `y`. The packet
+//! with the earliest deadline is sent first.
 //!
-//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is a part of a line,
-//! and a line is a clock that each byte advances, as in Virtual Clock; when a flow becomes
-//! backlogged, clocks that are behind are set to now.
-//! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower of two lines. The
-//!   deadline is the later of two readings. Exact.
-//! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact after
-//!   any instant at which the flow was not ahead of its curve. A minimum of such curves may have
-//!   any number of pieces. So while the flow is ahead, its deadlines are no earlier than SCED's, so
-//!   that other flows keep theirs. They are no later than those of the second line alone, on which
-//!   its delay bound relies.
-//! - equal: both are Virtual Clock's reading, which starts at the packet that arrived at the idle
-//!   flow.
+//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each piece is a part of a
+//! line, and a line is represented by a clock that each byte advances, as in Virtual Clock. When a
+//! flow becomes backlogged, clocks that are in the past are set to the present time.
+//! - If `burst-rate` is above `rate`, then `S`, and any minimum of such curves, is the lower of two
+//!   lines. The deadline is the later of the two clocks, which is exact.
+//! - If `burst-rate` is below `rate`, `S` is the higher of two lines, and the deadline is the
+//!   earlier of the two clocks. That is exact from any instant at which the flow was not ahead of
+//!   its curve. While the flow is ahead, it is not exact, because a minimum of such curves may have
+//!   any number of pieces. Then the flow's deadlines are not earlier than in SCED, so other flows
+//!   keep their deadlines. They are not later than those of the second line alone, on which the
+//!   flow's delay bound relies.
+//! - If both rates are equal, both clocks are that of Virtual Clock, which starts with the packet
+//!   that arrived at the idle flow.
 //!
-//! A deadline depends on the start of the backlog alone: packets are tagged when
-//! they become heads.
+//! A deadline depends only on the start of the backlog, so packets get their deadlines when they
+//! become heads.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -74,7 +76,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Sced {
     curves: Vec<Curve>,
     deadlines: Vec<Deadlines>,
-    /// Deadlines of the heads.
+    /// Flows with packets, ordered by the deadlines of their heads.
     heads: Tournament<Instant>,
     serving: Option<FlowId>,
 }
@@ -82,12 +84,13 @@ pub struct Sced {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScedFlow {
-    /// The clocks of the two lines before the head, or after the last packet.
+    /// The clocks of the two lines: before the head, or after the last packet if the queue is
+    /// empty.
     clocks: [Instant; 2],
 }
 
 impl Sced {
-    /// Validates the setup: the sum of the curves stays below the link's line.
+    /// Validates the setup: the sum of the curves must stay below the line of the link's rate.
     pub fn new(setup: &Setup) -> Result<Sced, ConfigErrors> {
         let rates = rates(setup, "service curve earliest deadline first")?;
         let mut pieces = Vec::with_capacity(rates.len());
@@ -124,7 +127,7 @@ impl Sced {
         })
     }
 
-    /// Gives the head of `f`, if there is one, its deadline on the curve.
+    /// Sets the deadline of the head of `f` on its curve, if there is a head.
     fn follow(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
         let curve = &self.curves[f.index()];
@@ -138,7 +141,8 @@ impl Discipline for Sced {
 
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
-    /// The distance of the clocks from now stays the same in bytes, at the new curve's rates.
+    /// The distance of the clocks from the present time stays the same in bytes, at the rates of
+    /// the new curve.
     fn migrate_from(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {
@@ -157,7 +161,7 @@ impl Discipline for Sced {
         self.follow(flows, f);
     }
 
-    /// A packet that left without transmission is not charged.
+    /// A packet that was removed without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -186,7 +190,7 @@ impl QueueHooks for Sced {}
 impl MediumHooks for Sced {}
 
 impl Guarantees for Sced {
-    /// Excess service is remembered without limit.
+    /// Without an envelope there is no guarantee, because excess service is charged without limit.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "SCED guarantees its curve, {} in the long run, only to a flow that never exceeds it: \
@@ -196,8 +200,8 @@ impl Guarantees for Sced {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its deadline, since the sum of all curves is below the
-    /// link's line.
+    /// A packet leaves at most `L/C` after its deadline, because the sum of all curves is below the
+    /// line of the link's rate; `L` is the largest packet, `C` the link's rate.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(self.deadlines[f.index()])
     }
@@ -208,8 +212,9 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{order_together, rate, setup, time, values};
 
-    /// A's curve is 1/4 of the link for 4 B of time and then 1/2; B's 3/4 and then 1/2. A has the
-    /// link alone at first, and is charged for it when B arrives.
+    /// A's curve has the slope of 1/4 of the link for 4 B of time, and then of 1/2; B's curve has
+    /// 3/4 and then 1/2. A has the link alone at first; when B arrives, A has to wait for this
+    /// excess service.
     #[test]
     fn sced_makes_a_flow_pay_for_its_excess() {
         let curve = |burst| {

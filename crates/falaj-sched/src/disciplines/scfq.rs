@@ -1,17 +1,19 @@
 //! Self-clocked fair queueing.
 //!
-//! Golestani, "A self-clocked fair queueing scheme for broadband applications"
-//! (1994). Virtual time is the finish tag of the packet in service; a packet's
-//! tag is `F = max(F of the flow's last, v) + L/w`, and the smallest goes first.
+//! Golestani, "A self-clocked fair queueing scheme for broadband applications" (1994). Virtual time
+//! is the finish tag of the packet in service; a packet's finish tag is `F = max(F of the flow's
+//! previous packet, v) + L/w`, where `v` is virtual time, `L` the packet's length, and `w` the
+//! flow's weight. The packet with the smallest tag is sent first.
 //!
-//! Packets are tagged when they become heads, which yields the tags of their arrival: while a
-//! packet of the flow waits or is in service, `v` is not beyond its tag, so its successor starts
-//! from that tag alone. Tags need not return to zero when all packets are sent: the last `v` is
-//! then the largest tag of all, and every flow starts from it.
+//! Packets get their tags when they become heads. The tags are the same as if they were assigned at
+//! arrival. The reason: while a packet of the flow waits or is in service, `v` is not larger than
+//! its tag, so the flow's next packet starts from that tag. Tags need not be reset to zero when all
+//! packets are sent: the last `v` is then the largest of all tags, and every flow starts from it.
 //!
-//! This holds if every packet is sent. If a policy drops a head, the next one starts at the same
-//! tag and may finish before `v`. Virtual time does not go back to it: `v` is the largest tag that
-//! was in service, so that no newly backlogged flow is served for a time that is over.
+//! This holds if every packet is sent. If an AQM drops a head, the next packet starts at the same
+//! tag, and may have a finish tag below `v`. Virtual time never goes back: `v` is the largest tag
+//! of the packets that were in service. So a newly backlogged flow gets no service for a time that
+//! is over.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -45,7 +47,7 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "phi sum of the others' L_j",
         condition: None,
         // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`. The flow
-        // itself sends `r_i v` until one of its own departures.
+        // itself sends `r_i v` up to one of its own departures.
         bytes: |f| f.phi * (f.all - f.own) + ROUNDED,
     }),
     ..Manifest::PLAIN
@@ -55,11 +57,11 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Scfq {
     shares: Shares,
-    /// Finish tags of the heads.
+    /// Flows with packets, ordered by the finish tags of their heads.
     heads: Tournament<Virtual>,
     /// The largest finish tag of the packets that were in service.
     now: Virtual,
-    /// The flow whose packet is in service or was the last one, until its next head is seen.
+    /// The flow of the packet in service or sent last, until the flow's next head is examined.
     serving: Option<FlowId>,
     /// The finish tag of that packet.
     finish: Virtual,
@@ -70,7 +72,7 @@ pub struct Scfq {
 #[repr(C, packed(4))]
 pub struct ScfqFlow {
     slope: u64,
-    /// Length of the head.
+    /// Length of the head, in bytes.
     head: u32,
 }
 
@@ -94,7 +96,8 @@ impl Scfq {
         })
     }
 
-    /// The flow's head has changed: the new one starts at `start`, or there is none.
+    /// Updates the order when the flow's head has changed: the new head, if any, starts at the tag
+    /// `start`.
     #[inline(always)]
     fn follow(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, start: Virtual) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
@@ -114,9 +117,9 @@ impl Discipline for Scfq {
         }
     }
 
-    /// Virtual time continues. The distance of a head's tag ahead of it is rescaled to the new
-    /// weight, so that it is the same number of bytes. If it kept its old value, a head tagged
-    /// under a very small weight would let others send without limit before it.
+    /// Virtual time continues. The distance from virtual time to a head's tag is scaled to the new
+    /// weight, so that it stays the same in bytes. Without this, a head with a tag for a very small
+    /// weight would have to wait for an unlimited number of packets of other flows.
     fn migrate_from(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
         (self.now, self.serving, self.finish) = (old.now, old.serving, old.finish);
         for f in old.shares.all() {
@@ -131,13 +134,13 @@ impl Discipline for Scfq {
         self.start(flows);
     }
 
-    /// `v` is not below the tag of any packet that was sent.
+    /// The flow starts at `v`, which is not below the tag of any packet that was sent.
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         self.follow(flows, f, self.now);
     }
 
-    /// A packet that left without transmission is not charged.
+    /// A packet that was removed without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         let start = self
             .heads
@@ -166,9 +169,9 @@ impl QueueHooks for Scfq {}
 impl MediumHooks for Scfq {}
 
 impl Guarantees for Scfq {
-    /// A head starts at `v` at the latest, so a packet that fills its queue to `B` has the tag `v +
-    /// B/w` at most; between `v` and that tag each other flow has `w_j B/w` and a packet.
-    /// Golestani's bound for a flow that keeps to its rate is the same.
+    /// A head starts at `v` at the latest, so a packet that fills its queue to `B` bytes has a tag
+    /// of at most `v + B/w`. Between `v` and that tag, each other flow `j` sends at most `w_j B/w`
+    /// bytes and a packet. Golestani's bound for a flow that keeps to its rate is the same.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
@@ -195,7 +198,7 @@ mod tests {
     };
     use crate::units::time::Span;
 
-    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    /// The flows' shares are 1/2, 1/4 and 1/4 of the link.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order_together(&weights(4, &[2, 1, 1]), Scfq::new, THREE_FLOWS);
@@ -220,8 +223,8 @@ mod tests {
         setup.flows[last as usize].limit = Limit::Packets(1);
         let others = (0..2 * last).map(|k| packet(Time::ZERO, k / 2, 4));
         let packets: Vec<_> = others.chain([packet(Time(1), last, 4)]).collect();
-        // Two packets of each of nine others and its own, minus the nanosecond; the bound has two
-        // nanoseconds for rounding.
+        // The delay is that of two packets of each of the nine other flows and the flow's own
+        // packet, minus a nanosecond. The bound includes two nanoseconds for rounding.
         let delay = longest_delay(&departures_together(&setup, Scfq::new, &packets), last);
         assert_eq!(delay, packet_time * 19 - Span(1));
         assert_eq!(guarantee(&setup, Scfq::new, last).delay.delay, packet_time * 19 + ROUNDING);

@@ -1,13 +1,15 @@
 //! Start-time fair queueing.
 //!
 //! Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for integrated services
-//! packet switching networks" (1996). A packet starts at `S = max(F of the flow's last, v)` and
-//! finishes at `F = S + L/w`; the smallest start goes first, and virtual time is the start of the
-//! packet in service. When all packets are sent it becomes the largest finish so far.
+//! packet switching networks" (1996). A packet has the start tag `S = max(F of the flow's previous
+//! packet, v)` and the finish tag `F = S + L/w`, where `v` is virtual time, `L` the packet's
+//! length, and `w` the flow's weight. The packet with the smallest start tag is sent first, and
+//! virtual time is the start tag of the packet in service. When all packets are sent, virtual time
+//! becomes the largest finish tag so far.
 //!
-//! Packets are tagged when they become heads, which yields the tags of their arrival: while a
-//! packet of the flow waits or is in service, `v` is not beyond its start, and its successor starts
-//! at its finish.
+//! Packets get their tags when they become heads. The tags are the same as if they were assigned at
+//! arrival. The reason: while a packet of the flow waits or is in service, `v` is not larger than
+//! its start tag, and the flow's next packet starts at its finish tag.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -41,8 +43,8 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
         condition: None,
         // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`. The flow
-        // itself sends `r_i v` until one of its own departures, minus the excess of its previous
-        // packet's length over the next one's.
+        // itself sends `r_i v` up to one of its own departures, minus the amount by which its
+        // previous packet is longer than the next packet.
         bytes: |f| f.phi * (f.all - f.own) + (1.0 - f.phi) * f.spread + ROUNDED,
     }),
     ..Manifest::PLAIN
@@ -52,11 +54,12 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Sfq {
     shares: Shares,
-    /// Maximum number of bytes before a packet in its queue.
+    /// For each flow, the maximum number of bytes that can be before a packet in the queue.
     ahead: Vec<u64>,
-    /// Start tags of the heads.
+    /// Flows with packets, ordered by the start tags of their heads.
     heads: Tournament<Virtual>,
-    /// Start tag of the packet in service; the largest finish when all packets are sent.
+    /// Virtual time: the start tag of the packet in service; the largest finish tag when all
+    /// packets are sent.
     now: Virtual,
     /// The largest finish tag so far.
     latest: Virtual,
@@ -67,7 +70,7 @@ pub struct Sfq {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(8))]
 pub struct SfqFlow {
-    /// Finish tag of the last packet that went on the wire.
+    /// Finish tag of the flow's last packet whose transmission has begun.
     finish: Virtual,
     slope: u64,
 }
@@ -111,8 +114,9 @@ impl Discipline for Sfq {
         }
     }
 
-    /// Virtual time continues, and a flow's distance ahead of it stays the same in bytes. If it
-    /// stayed the same in virtual time, other flows might send without limit before the flow.
+    /// Virtual time continues, and the distance by which a flow is ahead of it stays the same in
+    /// bytes. If the distance stayed the same in virtual time, a flow might have to wait for an
+    /// unlimited number of packets of other flows.
     fn migrate_from(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
         (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {
@@ -133,7 +137,7 @@ impl Discipline for Sfq {
         self.heads.set(f, flows.state(f).finish.max(self.now));
     }
 
-    /// A packet that left without transmission is not charged.
+    /// A packet that was removed without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         state.finish = state.finish.max(self.heads.tag(f).unwrap_or(self.now));
@@ -167,10 +171,10 @@ impl QueueHooks for Sfq {}
 impl MediumHooks for Sfq {}
 
 impl Guarantees for Sfq {
-    /// A head starts at most a packet of its own after `v`. So a packet with `A` bytes before it
-    /// starts at `v + (L + A)/w`, and each other flow has at most `w_j (L + A)/w` and a packet that
-    /// start no later. For a flow that keeps to its rate it is Goyal's bound, counted from the
-    /// expected arrival time.
+    /// A head starts at most one packet of its flow after `v`. So a packet with `A` bytes before it
+    /// starts at `v + (L + A)/w` at the latest. Each other flow `j` has at most `w_j (L + A)/w`
+    /// bytes and a packet that start no later. For a flow that keeps to its rate, this is Goyal's
+    /// bound, counted from the expected arrival time.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
@@ -202,7 +206,7 @@ mod tests {
     };
     use crate::units::time::Span;
 
-    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    /// The flows' shares are 1/2, 1/4 and 1/4 of the link.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order_together(&weights(4, &[2, 1, 1]), Sfq::new, THREE_FLOWS);
@@ -218,8 +222,8 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// A packet that arrives when its predecessor has left, while each other flow has two packets
-    /// that start no later.
+    /// The worst case is a packet that arrives when the previous packet of its flow has left, while
+    /// each other flow has two packets that start no later.
     #[test]
     fn sfq_reaches_its_bound() {
         let (last, packet_time) = (9, Span::from_micros(4));

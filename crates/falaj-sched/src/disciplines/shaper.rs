@@ -1,10 +1,10 @@
-//! A token bucket for each flow: it never sends more than `burst + rate t`.
+//! A token bucket for each flow: in any time `t` the flow sends at most `burst + rate t`.
 //!
-//! Packets are held until their tokens are available, even on a free link, and then go in the order
-//! in which they became eligible. That order is nominal: a head is eligible when its bucket holds
-//! its length, and no earlier than the previous packet was; delays by other flows cost it no
-//! tokens. (A bucket that is charged at the actual departure overflows while the packet waits for
-//! others, and the flow gets less than its rate.)
+//! Packets are held until their tokens are available, even on a free link. Then they are sent in
+//! the order in which they became eligible. Eligibility times are nominal: a head is eligible when
+//! its bucket has tokens for its length, and no earlier than the previous packet. So a delay by
+//! other flows costs no tokens. (If the bucket were charged at the actual departure, it would
+//! overflow while the packet waits for other flows, and the flow would get less than its rate.)
 //!
 //! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux's `fq`.
 
@@ -56,7 +56,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Shaper {
     buckets: Vec<Bucket>,
-    /// Eligibility times of the heads.
+    /// Flows with packets, ordered by the eligibility times of their heads.
     heads: Tournament<Instant>,
     serving: Option<FlowId>,
     link: Rate,
@@ -67,9 +67,9 @@ pub struct Shaper {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ShaperFlow {
-    /// Time at which its bucket will be full.
+    /// Time at which the flow's bucket will be full.
     full: Instant,
-    /// A packet is not eligible before the previous one was.
+    /// Eligibility time of the previous packet; the next packet is not eligible earlier.
     floor: Instant,
 }
 
@@ -118,7 +118,7 @@ impl Discipline for Shaper {
         self.follow(flows, f);
     }
 
-    /// A packet that left without transmission costs no tokens.
+    /// A packet that was removed without transmission costs no tokens.
     fn head_changed(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -152,9 +152,10 @@ impl QueueHooks for Shaper {}
 impl MediumHooks for Shaper {}
 
 impl Guarantees for Shaper {
-    /// Nominal release times of a flow conform to its bucket. So while the link is busy, the work
-    /// before a packet is the flows' bursts, their rates over that time, and one packet that began
-    /// before it arrived. It is released when its bucket has refilled for all packets before it.
+    /// The eligibility times of a flow conform to its bucket. So while the link is busy, the work
+    /// before an eligible packet is at most the flows' bursts, their rates over that time, and one
+    /// packet whose transmission had already begun. A packet becomes eligible when its bucket has
+    /// refilled for all packets before it.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
@@ -193,8 +194,9 @@ mod tests {
         setup(4, buckets.map(|(n, b)| values([("rate", rate(n)), ("burst", Value::Bytes(b))])))
     }
 
-    /// A's bucket of 4 B refills by a byte in two bytes of time: the 2 B of its third packet are
-    /// available at 4. B, with an eighth of the link, is held from 4 to 16 on a free link.
+    /// A's bucket of 4 B refills by one byte in the time of two bytes, so the 2 B for its third
+    /// packet are available at 4. B has a rate of an eighth of the link, and is held until 16 on a
+    /// free link.
     #[test]
     fn a_shaper_holds_packets_on_a_free_link() {
         let setup = buckets_of([(500, 4), (125, 4)]);
@@ -202,8 +204,9 @@ mod tests {
         assert_eq!(sent, "A1@2 A2@4 B1@6 B2@8 A3@10 A4@12 B3@18");
     }
 
-    /// A packet that waits for others spends its tokens when it becomes eligible, not when it
-    /// leaves: A2 is eligible at 4 although B is on the wire until 8, and A3 at 8.
+    /// A packet that waits for other flows spends its tokens when it becomes eligible, not when it
+    /// leaves: A2 is eligible at 4, although B's packets are sent until 12, and A3 is eligible at
+    /// 8.
     #[test]
     fn what_others_take_costs_no_tokens() {
         let setup = buckets_of([(500, 4), (1000, 8)]);

@@ -3,13 +3,14 @@
 //! Stiliadis and Varma, "Rate-proportional servers: a design methodology for fair queueing
 //! algorithms" and "Efficient fair queueing algorithms for packet-switched networks" (1998). The
 //! system's potential `P` grows with real time, and after each departure it is raised to the least
-//! start among the heads; `S = max(F of the flow's last, P)` at a packet's arrival, `F = S + L/r`,
-//! smallest finish first.
+//! start among the heads. At its arrival, a packet gets the start `S = max(F of the flow's previous
+//! packet, P)` and the finish `F = S + L/r`, where `L` is its length and `r` the flow's rate. The
+//! packet with the smallest finish is sent first.
 //!
-//! Packets have the stamps of their arrival: between two departures `P` may overtake the finish of
-//! a packet that still waits, and its successor then starts at `P`. When all packets are sent `P`
-//! becomes the largest finish so far, which equals the papers' reset to zero without a scan of all
-//! flows.
+//! Starts and finishes must be those of the arrival: between two departures, `P` may become larger
+//! than the finish of a packet that still waits, and a packet that arrives then starts at `P`. When
+//! all packets are sent, `P` becomes the largest finish so far. This has the same effect as the
+//! papers' reset to zero, without a loop over all flows.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -49,12 +50,12 @@ pub struct Spfq {
     shares: Shares,
     /// Potential per byte of each flow.
     paces: Vec<Instant>,
-    /// Finishes of the heads.
+    /// Flows with packets, ordered by the finishes of their heads.
     finishes: Tournament<Instant>,
-    /// Starts of the heads.
+    /// Flows with packets, ordered by the starts of their heads.
     starts: Tournament<Instant>,
     steads: Steads<Instant>,
-    /// The system's potential at `at`.
+    /// The system's potential at the time `at`.
     potential: Instant,
     at: Time,
     /// The largest finish so far.
@@ -65,7 +66,7 @@ pub struct Spfq {
 /// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct SpfqFlow {
-    /// Starts and finishes of its packets.
+    /// Starts and finishes of the flow's packets.
     stamps: FlowTimestamps,
 }
 
@@ -131,7 +132,8 @@ impl Discipline for Spfq {
         shifted(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
     }
 
-    /// The potential continues; the distance of flows ahead of it stays the same in bytes.
+    /// The potential continues; the distance by which flows are ahead of it stays the same in
+    /// bytes.
     fn migrate_from(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
         (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
         self.latest = self.potential;
@@ -159,7 +161,7 @@ impl Discipline for Spfq {
         self.offer(flows, f);
     }
 
-    /// Another discipline has sent the head.
+    /// The head that changes was sent by another discipline.
     fn head_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.left(finish);
@@ -220,9 +222,10 @@ impl MediumHooks for Spfq {}
 
 impl Guarantees for Spfq {
     /// The potential reaches the finish `F` of a packet at most `F - P` after its arrival, and the
-    /// packet leaves at most `L/C` later. Each packet served had the smallest finish, so `P` is
-    /// behind a finish served by the time of the slowest packet at most, and the flow ahead of `P`
-    /// by that much at most.
+    /// packet leaves at most `L/C` later (largest packet over the link's rate). Each packet that
+    /// was served had the smallest finish. So `P` is less than such a finish by at most the longest
+    /// time `L/r_j` of a packet at its flow's rate, and a flow is ahead of `P` by at most that
+    /// time.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {
@@ -233,7 +236,8 @@ impl Guarantees for Spfq {
         Ok(self.shares.guarantee_by_fluid(f, delay))
     }
 
-    /// A dropped packet is in no other packet's stamps.
+    /// Drops break no guarantee, because a dropped packet does not count in the starts and finishes
+    /// of other packets.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
@@ -250,7 +254,7 @@ mod tests {
         THREE_FLOWS, at_once, order_together, weights, without_instants,
     };
 
-    /// Flows of 1/2, 1/4 and 1/4 of the link.
+    /// The flows' shares are 1/2, 1/4 and 1/4 of the link.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order_together(&weights(4, &[2, 1, 1]), Spfq::new, THREE_FLOWS);

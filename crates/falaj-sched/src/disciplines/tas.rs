@@ -1,13 +1,14 @@
-//! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a
-//! clock.
+//! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): each class has a gate that opens
+//! and closes at fixed times of the clock.
 //!
-//! Each flow is a traffic class, the first of the scenario the highest, with its own gate. All
-//! gates follow one cycle, which is aligned with the clock; a gate is open once in it, or several
-//! times at equal distances. Among the classes whose gates are open, the highest with a packet
-//! sends, but only a packet that ends before its gate closes. So the gates themselves act as guard
-//! bands, whose length is that of the packet. A gate that is open for the whole cycle never closes.
+//! Each flow is a traffic class with its own gate; the first flow of the scenario is the highest
+//! class. All gates follow one cycle, which is aligned with the clock. In a cycle a gate opens
+//! once, or several times at equal distances. Among the classes whose gates are open, the highest
+//! class with a packet sends, but only a packet that ends before the gate closes. So a closing gate
+//! acts as a guard band of the packet's length. A gate that is open for the whole cycle never
+//! closes.
 //!
-//! It has no state: its decisions follow from the clock and the heads.
+//! The discipline has no state: its decisions follow from the clock and the heads.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
@@ -85,7 +86,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Draws gates that close within the cycle, and let every packet through.
+/// Draws gates that close within the cycle, and are open long enough for every packet.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let packet = setup.largest_airtime().0.max(1);
     let n = setup.flows.len() as u64;
@@ -118,8 +119,8 @@ pub struct Tas {
     full_queues: Vec<u64>,
 }
 
-/// The gate of a flow: the length of its rounds, and the times within a round at which it opens and
-/// closes.
+/// The gate of a flow: the length of a round, which is the cycle or `every`, and the times within a
+/// round at which the gate opens and closes.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
     every: Span,
@@ -251,8 +252,9 @@ impl QueueHooks for Tas {}
 impl MediumHooks for Tas {}
 
 impl Guarantees for Tas {
-    /// A window that no higher class may use loses the time of the last packet that does not fit,
-    /// and one packet of a lower class at its start, if one may be under way. In the worst case a
+    /// The guarantee is for windows (open times of the gate) that no higher class may use. A window
+    /// loses the time at its end that is too short for the next packet, and at its start the time
+    /// of one packet of a lower class, if such a packet may be on the wire. In the worst case a
     /// backlog begins when the rest of the window is just too short; from then on each round
     /// contributes a window.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
@@ -271,7 +273,7 @@ impl Guarantees for Tas {
             if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
         let unused = if always { Span::ZERO } else { packet };
         let window = Span(own.closes.0 - own.opens.0);
-        // A gate that is always open is blocked once, and then never again.
+        // A gate that is always open is blocked once by a packet on the wire, and then never again.
         let lost = if always { Span::ZERO } else { blocked + unused };
         let used = window.saturating_sub(lost + ROUNDING);
         let rate =
@@ -298,7 +300,7 @@ impl Guarantees for Tas {
         })
     }
 
-    /// Every round contributes the same.
+    /// Returns true: every round contributes the same service, from any instant of a backlog on.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -310,7 +312,7 @@ mod tests {
     use crate::contract::params::Values;
     use crate::scheduler::worked_example::{at_once, guarantee, order, setup, time, values};
 
-    /// Cycles of 20 B: A's gate is open from 0 to 10, B's from 10 to 20, C's always.
+    /// In cycles of 20 B, A's gate is open from 0 to 10, B's from 10 to 20, and C's always.
     #[test]
     fn gates_open_and_close_and_packets_are_over_by_then() {
         let gate = |opens, open| values([("opens", time(opens)), ("open", time(open))]);
@@ -322,7 +324,7 @@ mod tests {
         let all = at_once("AAABBB", 4);
         let sent = order(&tas, Tas::new, &all);
         assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
-        // A class with an open gate fills the guard bands, and may delay others by a packet.
+        // C's packets fill the guard bands, and may delay the other classes by a packet.
         let with_c = [all.clone(), at_once("CCC", 3)].concat();
         let sent = order(&tas, Tas::new, &with_c);
         assert_eq!(sent, "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
@@ -331,7 +333,8 @@ mod tests {
         let twice = cycle(40, Vec::from([gate(0, 10).with("every", time(20)), gate(10, 10)]));
         let sent = order(&twice, Tas::new, &all);
         assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
-        // The usable part of 10 B, without a packet that does not fit, occurs twice as often for A.
+        // The usable part of the 10 B, without the time that is too short for a packet, occurs
+        // twice as often for A.
         let [a, b] = [0, 1].map(|flow| guarantee(&twice, Tas::new, flow).rate);
         assert!(a.0.abs_diff(2 * b.0) <= 1, "{a:?} {b:?}");
     }

@@ -1,13 +1,13 @@
 //! Common Applications Kept Enhanced: Høiland-Jørgensen, Täht and Morton, "Piece of CAKE" (2018).
 //!
-//! A hash with eight ways distributes connections over queues. Queues take turns by DRR++: a queue
-//! that was empty goes before the others, until it has sent a quantum. COBALT keeps each queue
-//! short. If all queues together exceed the limit, the longest loses the packet that has waited
-//! longest. A shaper without bursts spaces packets: each one starts when the one before it has had
-//! its time at the rate.
+//! A hash with eight ways (a set-associative hash) distributes connections over queues. Queues take
+//! turns by DRR++: a queue that was empty is served before the others, until it has sent a quantum.
+//! COBALT (the AQMs CoDel and BLUE together) keeps each queue short. If all queues together exceed
+//! the limit, the longest queue loses the packet that has waited longest. A shaper without bursts
+//! spaces packets: each packet starts when the previous one has had its time at the shaper's rate.
 //!
-//! There is one tin here, and isolation is by connections: neither DSCP nor hosts are known to a
-//! discipline.
+//! Here CAKE has a single tin (priority class), and isolates connections, not hosts: a discipline
+//! knows neither the DSCP nor the hosts of a packet.
 
 mod ways;
 
@@ -80,7 +80,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct CakeFlow {
     place: Place,
     deficit: Surplus,
-    /// Queued bytes, without those on the wire.
+    /// Queued bytes, without the packet on the wire.
     waiting: u64,
     cobalt: Cobalt,
 }
@@ -99,18 +99,18 @@ pub struct Cake {
     quantum: i64,
     ways: Ways,
     label: Label,
-    /// Queues that were empty before, and the others.
+    /// The round of queues that were empty before. The next field is the round of the other queues.
     new: Round,
     old: Round,
     /// Queued packets, without the one on the wire.
     backlog: LongestQueue,
-    /// The shaper's next packet starts no earlier.
+    /// Earliest time at which the shaper lets the next packet start.
     shaped_until: Time,
-    /// COBALT's verdict on the head that was chosen last.
+    /// COBALT's verdict on the head that was chosen last, and COBALT's state with it.
     chosen: (Cobalt, Verdict),
     marked: bool,
     draws: Draws,
-    /// BLUE's draw for the next packet that is sent or dropped.
+    /// Random number with which BLUE decides about the next packet that is sent or dropped.
     draw: u32,
 }
 
@@ -125,7 +125,8 @@ impl Cake {
         }
         let slowest = rate.unwrap_or(Rate::UNLIMITED).0.min(setup.rate.0);
         let largest = u64::from(setup.largest);
-        // A quantum of a 4096th of a second, so that packets of slow links are interleaved finely.
+        // The quantum is the bytes of 1/4096 of a second, so that packets of slow links are
+        // interleaved finely.
         let quantum = (slowest / 8 / 4096).clamp(300.min(largest), largest);
         let mut draws = Draws::new(0, 0);
         Ok(Cake {
@@ -167,7 +168,7 @@ impl Discipline for Cake {
 
     fn migrate_from(&mut self, old: Cake, _: &mut Flows<CakeFlow, ArrivalStamp>, now: Time) {
         let Cake { rate, cobalt, quantum, .. } = *self;
-        // The rest of the current pause has its time at the new rate.
+        // The rest of the current pause is scaled to the new rate.
         let rest = old.shaped_until.since(now);
         let shaped_until = match (old.rate, rate) {
             (Some(before), Some(after)) if before != after => {
@@ -191,7 +192,8 @@ impl Discipline for Cake {
         let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
         self.ways.take(f);
         if self.backlog.packets() == 0 {
-            // The shaper makes up for packets that started late, but not for times without packets.
+            // The shaper compensates for packets that started late, but not for times without
+            // packets.
             self.shaped_until = self.shaped_until.max(now);
         }
         let state = flows.state_mut(f);
@@ -211,7 +213,8 @@ impl Discipline for Cake {
         }
     }
 
-    /// The packet that another discipline had on the wire has left.
+    /// The head that changes is a packet that another discipline had on the wire, and that has
+    /// left.
     fn head_changed(&mut self, flows: &mut Flows<CakeFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         let packets = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
@@ -299,8 +302,8 @@ impl QueueHooks for Cake {
     fn drop_victim(&mut self, flows: &Flows<CakeFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
         let bytes = |f| flows.state(f).waiting;
         let longest = self.backlog.beyond_limit(flows.len(), bytes)?;
-        // The packet on the wire is in its queue but does not count as waiting. It may have left
-        // since the last decision, so the bytes show if it is still there.
+        // The packet on the wire is in its queue, but does not count as waiting. It may have left
+        // since the last decision; if the queue has more bytes than wait, it is still there.
         Some((longest, u64::from(flows.bytes(longest)) > bytes(longest)))
     }
 
@@ -361,16 +364,16 @@ mod tests {
         Setup { scheduler, ..setup(4, (0..3).map(|_| values([]))) }
     }
 
-    /// A has spent its quantum at 4, B at 8. C is new and goes first; it owes 2 B at 14, and goes
-    /// behind the old queues of A and B.
+    /// A has spent its quantum at 4, B at 8. C is a new queue and is served first. At 14 it owes 2
+    /// B, and moves behind the old queues of A and B.
     #[test]
     fn new_queues_go_before_old_ones() {
         let sent = order(&of([]), Cake::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 B1@8 C1@11 C2@14 A3@16 A4@18 B2@19 B3@22");
     }
 
-    /// A queue that is empty after a part of its quantum is new again when a packet arrives: A
-    /// goes before B each time.
+    /// A queue that is empty before its quantum is spent is a new queue again when a packet
+    /// arrives, so A is served before B each time.
     #[test]
     fn sparse_connections_go_first() {
         let bs = [(0, 'B', 4); 5];
@@ -380,7 +383,7 @@ mod tests {
     }
 
     /// A byte takes 2 us in the shaper, and 1 us on the link. A packet that arrives after a pause
-    /// starts at once, and the time without packets is not made up for.
+    /// starts at once, but the unused time of the pause does not let later packets start earlier.
     #[test]
     fn the_shaper_makes_no_bursts() {
         let shaped = of([("rate", rate(500))]);

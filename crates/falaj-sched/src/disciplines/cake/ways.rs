@@ -1,8 +1,8 @@
 //! The assignment of connections to queues by a hash with eight ways.
 //!
-//! The hash selects a set of eight queues. A connection keeps the queue of the set that has its
-//! tag; a new one takes a free queue of the set, so that connections share a queue only if all
-//! eight are busy.
+//! The hash selects a set of eight queues. A connection keeps the queue of the set that has the
+//! connection's tag. A new connection takes a free queue of the set, so connections share a queue
+//! only if all eight are busy.
 
 use crate::queues::queue::FlowId;
 use crate::units::draws::mix;
@@ -55,7 +55,7 @@ impl Ways {
         FlowId(same.or_else(free).map_or(direct, |way| first + way) as u32)
     }
 
-    /// A packet of the connection that was placed last joins its queue.
+    /// Marks the queue as busy, for a packet of the connection that was placed last.
     #[inline]
     pub(super) fn take(&mut self, queue: FlowId) {
         let tag = &mut self.tags[queue.index()];
@@ -64,7 +64,8 @@ impl Ways {
         }
     }
 
-    /// The queue is empty. Its connection finds it again, unless another one takes it.
+    /// Marks a queue as free when it is empty. Its connection finds it again, unless another
+    /// connection has taken it.
     #[inline]
     pub(super) fn free(&mut self, queue: FlowId) {
         self.tags[queue.index()] &= !BUSY;
@@ -75,7 +76,7 @@ impl Ways {
 mod tests {
     use super::*;
 
-    /// Connections of one set, by trial.
+    /// Finds this number of connections of one set, by trial.
     fn of_one_set(ways: &Ways, number: usize) -> Vec<u64> {
         let set = |connection| ways.hash(connection, FlowId(0)).1 / WAYS;
         (0..).filter(|&connection| set(connection) == set(0)).take(number).collect()
@@ -95,12 +96,14 @@ mod tests {
         first.sort();
         first.dedup();
         assert_eq!(first.len(), 8);
-        // Each finds its own again; the others share the queue that the hash names.
+        // Each of the eight connections finds its own queue again. Further connections share the
+        // queue that the hash selects.
         for (&connection, &queue) in connections.iter().zip(&queues) {
             assert_eq!(ways.place(connection, FlowId(0)), queue);
         }
         assert_eq!(queues[8].index(), ways.hash(connections[8], FlowId(0)).1);
-        // A queue that is free again goes to another connection only if that asks for it.
+        // A queue that is free again is given to another connection only when a packet of that
+        // connection arrives.
         ways.free(queues[3]);
         assert_eq!(ways.place(connections[3], FlowId(0)), queues[3]);
         assert_eq!(ways.place(connections[9], FlowId(0)), queues[3]);

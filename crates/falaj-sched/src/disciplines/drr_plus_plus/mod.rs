@@ -2,32 +2,35 @@
 //!
 //! MacGregor and Shi, "Deficits for bursty latency-critical flows: DRR++" (2000), in the form of
 //! Zhang's thesis: visits of low-latency flows and of normal flows alternate. A low-latency flow
-//! waits for one visit or two, not for a round. If only flows of one of the two sorts have packets,
-//! only they are visited: the discipline is work-conserving.
+//! waits for one or two visits, not for a round. If only low-latency flows or only normal flows
+//! have packets, only these are visited, so the discipline is work-conserving.
 //!
-//! The thesis's listings move packets to separate queues, at no defined time and so without an end;
-//! its text and figures describe the form implemented here: visits continue packet by packet, as
-//! the link asks. Several low-latency flows take turns, as the normal ones do. The original form is
-//! [`crate::disciplines::drr_plus_plus::mw00`].
+//! The thesis's listings move packets to separate queues, but do not define when that ends. The
+//! thesis's text and figures describe the form that is implemented here: a visit continues packet
+//! by packet, whenever the link is free. Several low-latency flows take turns, like the normal
+//! flows. The original form is [`crate::disciplines::drr_plus_plus::mw00`].
 //!
-//! The form `gated` keeps one thing of the listings (Tables 3.1 and 3.2): a visit sends only
-//! packets that were queued when it began, and takes the rest of the deficit from a flow whose
-//! packets it sent all. The delays of the thesis's Figure 5.1 need it. It guarantees nothing: a
-//! flow whose packets arrive during its visits sends less than its quantum in each.
+//! The form `gated` follows the listings (Tables 3.1 and 3.2) in one point: a visit sends only
+//! packets that were queued when it began. If it has sent all of them, the flow loses the rest of
+//! its deficit. The delays of the thesis's Figure 5.1 occur only with this form. It guarantees
+//! nothing: a flow whose packets arrive during its visits sends less than its quantum in each
+//! visit.
 //!
 //! # Bounds
 //!
-//! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the sum of their quanta,
-//! `n'` the flows of the other sort, and `Q'` their largest quantum. Until the last of `B` bytes
-//! has left, our flow is visited `m = ceil(B/Q)` times at most. The others of our sort are visited
-//! `m` times each. The other sort has at most `m n` visits, one before each of ours. A flow sends
-//! in `v` visits at most `v Q` and its carried deficit, less than a packet, so all is over after `B
-//! + m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
+//! The two sorts of flows, low-latency and normal, are treated equally. For a flow with quantum
+//! `Q`, let `n` be the number of flows of its own sort, `F` the sum of their quanta, `n'` the
+//! number of flows of the other sort, and `Q'` the largest quantum of these. `C` is the link's
+//! rate, `L` the largest packet. Until the last of `B` bytes has left, the flow is visited at most
+//! `m = ceil(B/Q)` times. The other flows of its sort are visited `m` times each. The other sort
+//! has at most `m n` visits, one before each visit of the first sort. In `v` visits a flow sends at
+//! most `v` quanta and its carried deficit, which is less than a packet. So the `B` bytes have left
+//! when the link has sent `B + m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
 //!
-//! With one low-latency flow that is `B + m Q' + min(m, n') (L - 1)`, and with `r = C Q/(Q + Q')`
-//! at most `B/r + (Q' + n' L)/C`. The thesis's Lemma 3 and Theorem 2 count one normal flow in place
-//! of all; delays exceed them from four normal flows on. Its mean delay (Theorem 1) is not a valid
-//! prediction.
+//! For a single low-latency flow that is `B + m Q' + min(m, n') (L - 1)` bytes. The time for them
+//! is at most `B/r + (Q' + n' L)/C` with `r = C Q/(Q + Q')`. The thesis's Lemma 3 and Theorem 2
+//! count a single normal flow instead of all; with four or more normal flows, delays exceed these
+//! bounds. The thesis's mean delay (Theorem 1) is not a valid prediction.
 
 pub mod mw00;
 
@@ -82,7 +85,8 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Passes the discipline in its `form` to the visitor.
+/// Builds the discipline in the form that the parameter `form` selects, and passes it to the
+/// visitor.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     Ok(match setup.scheduler.choice("form") {
         Some("mw00") => visitor.visit(Mw00::new(setup)?),
@@ -94,19 +98,20 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 /// DRR++ as modified by Zhang.
 pub type DrrPlusPlus = AlternateVisits<false>;
 
-/// DRR++ as Zhang lists it, in which visits send only packets that were queued when they began.
+/// DRR++ as in Zhang's listings: a visit sends only packets that were queued when it began.
 pub type Gated = AlternateVisits<true>;
 
-/// Visits of low-latency flows and of normal flows in turn, with or without a gate.
+/// Visits of low-latency flows and of normal flows alternate. If `GATED`, a visit sends only
+/// packets that were queued when it began.
 #[derive(Debug, Clone)]
 pub struct AlternateVisits<const GATED: bool> {
     quanta: Quanta,
     low: Vec<bool>,
-    /// The normal flows, and the low-latency flows.
+    /// The rounds of the two sorts: the normal flows, and the low-latency flows.
     sorts: [DeficitRound; 2],
-    /// The sort of the current visit, or of the last one.
+    /// The sort of the current visit, or of the last visit if there is no current one.
     turn: usize,
-    /// Packets that were queued when the current visit began and are not sent yet.
+    /// Number of packets that were queued when the current visit began, and are not sent yet.
     inside: u32,
 }
 
@@ -136,8 +141,8 @@ impl<const GATED: bool> Discipline for AlternateVisits<GATED> {
         }
     }
 
-    /// The current visit continues, even if its flow belongs to the other sort now; the order
-    /// within a sort and the deficits are kept.
+    /// The current visit continues, even if its flow now belongs to the other sort. The order
+    /// within each sort and the deficits are kept.
     fn migrate_from(&mut self, mut old: Self, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
@@ -189,13 +194,13 @@ impl<const GATED: bool> Discipline for AlternateVisits<GATED> {
     }
 }
 
-/// The terms of a flow's bounds, for its sort (low latency or not) and the other sort.
+/// The terms of a flow's bounds: for its own sort (low-latency or normal), and for the other sort.
 struct VisitsBySort {
-    /// Number of flows of its sort, including itself.
+    /// Number of flows of the flow's sort, including the flow.
     ours: u64,
     /// Number of flows of the other sort.
     others: u64,
-    /// Its visits, without the deficits that flows carry over.
+    /// The flow's visits, without the deficits that flows carry over.
     own: Visits,
     /// Largest number of bytes that a flow carries over.
     carried: u64,
@@ -231,7 +236,7 @@ impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
             ));
         }
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
-        // All bounds except the curve know the number of visits.
+        // All bounds except the service curve are for a known number of visits.
         let with = |carry: u64| Visits { once: (ours - 1 + carry) * carried, ..own };
         let until = |bytes: u64| {
             with(bytes.div_ceil(own.quantum).saturating_mul(ours).min(others)).delay(bytes)
@@ -279,8 +284,8 @@ impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
         })
     }
 
-    /// In each of the first visits another `n` flows of the other sort send the deficit that they
-    /// carried over.
+    /// In each of the flow's first visits, `n` further flows of the other sort send the deficit
+    /// that they carried over.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         if GATED {
             return None;
@@ -302,8 +307,9 @@ impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
         })
     }
 
-    /// No flow ever carries over more than a packet, so visits and the bytes that others send
-    /// between them are counted in the same way from any instant of a backlog on.
+    /// Returns true unless the discipline is `GATED`. No flow ever carries over more than a packet.
+    /// So the same count of visits, and of bytes that others send between them, holds from any
+    /// instant of a backlog on.
     fn serves_strictly(&self) -> bool {
         !GATED
     }
@@ -332,23 +338,24 @@ mod tests {
         let modified = "A1@2 B1@5 A2@7 A3@9 C1@12 A4@14 D1@17 B2@20 C2@23 D2@26 B3@29 C3@32";
         assert_eq!(order(&beside_three(low(3)), DrrPlusPlus::new, LOW_LATENCY), modified);
         assert_eq!(order(&beside_three(low(3)), Mw00::new, LOW_LATENCY), A_FIRST);
-        // Without low-latency flows: DRR.
+        // Without low-latency flows, the order is that of DRR.
         assert_eq!(order(&beside_three(quantum(3)), DrrPlusPlus::new, LOW_LATENCY), IN_TURN);
         assert_eq!(order(&beside_three(quantum(3)), Mw00::new, LOW_LATENCY), IN_TURN);
-        // The credit of a round of three is 9 B: the fifth packet waits for the end of the round.
+        // The credit for a round of three normal flows is 9 B, so the fifth packet waits for the
+        // end of the round.
         let mut five = LOW_LATENCY.to_vec();
         five.push((6, 'A', 2));
         let waits = "A1@2 A2@4 A3@6 A4@8 B1@11 C1@14 D1@17 A5@19 B2@22 C2@25 D2@28 B3@31 C3@34";
         assert_eq!(order(&beside_three(low(3)), Mw00::new, &five), waits);
     }
 
-    /// Table 3.5 of the thesis, with all flows backlogged: the loops of its two columns, with a
-    /// quantum in whole packets, and the order sent. The form of 2000 gives the low-latency flow
-    /// its credit for all visits at once, so that it comes first; the modified one gives it before
-    /// each visit.
+    /// Compares the order of packets with Table 3.5 of the thesis, if all flows are backlogged: the
+    /// test runs the loops of the table's two columns, with quanta of whole packets. The form of
+    /// 2000 gives the low-latency flow the credit for all visits at once, so its packets come
+    /// first. The modified form gives it a quantum before each visit of a normal flow.
     #[test]
     fn both_forms_run_through_their_columns_of_the_table() {
-        // Two packets of A, and one of each other flow.
+        // A visit sends two packets of A, or one packet of another flow.
         let setup = setup(3, [low(4), quantum(3), quantum(3), quantum(3)]);
         let (n, cycles) = (3, 5);
         let own = at_once(&"A".repeat(2 * n * cycles), 2);
@@ -385,9 +392,10 @@ mod tests {
         assert_eq!((refused.flow, refused.param), (Some(1), "latency"));
     }
 
-    /// The thesis's listing (Tables 3.1 and 3.2): a visit moves packets at once, and the next one
-    /// begins when the link has sent them. Visits of the two sorts alternate. Flows are (low
-    /// latency, quantum); the result has the flow and the end of each packet.
+    /// Runs the thesis's listing (Tables 3.1 and 3.2): a visit moves its packets at once, and the
+    /// next visit begins when the link has sent them. Visits of the two sorts alternate. A flow is
+    /// given as (low latency, quantum), an arrival as (time, flow, bytes). The result is the flow
+    /// and the end of each packet.
     fn listed(flows: &[(bool, u32)], arrivals: &[(u64, usize, u32)]) -> Vec<(usize, Time)> {
         let mut arrivals: VecDeque<_> = arrivals.iter().copied().collect();
         let mut queues = vec![VecDeque::<u32>::new(); flows.len()];
@@ -433,8 +441,8 @@ mod tests {
         }
     }
 
-    /// Each arrival has its own nanoseconds beside whole microseconds, so that none is at the end
-    /// of a packet.
+    /// Each arrival is a different number of nanoseconds after a whole microsecond, so that no
+    /// packet arrives exactly when a transmission ends.
     #[test]
     fn the_gated_form_is_the_listing_of_the_thesis() {
         let flows = [(true, 4), (false, 3), (true, 3), (false, 7)];
@@ -463,14 +471,14 @@ mod tests {
         assert!(differs > 100, "the gate matters in {differs} cases");
     }
 
-    /// Flow 0 is a low-latency flow, `n` others are not; all have a quantum of 1500 B.
+    /// A setup with the low-latency flow 0 and `n` normal flows; all have a quantum of 1500 B.
     fn one_of_low_latency(n: usize) -> Setup {
         setup(1_500, [low(1_500)].into_iter().chain(vec![quantum(1_500); n]))
     }
 
-    /// The thesis's Theorem 2 counts one normal flow in place of all `n`. Each of them sends a byte
-    /// in its first visit; the remaining 1499 B do not cover its next 1500 B, and are carried over
-    /// into the round in which our burst arrives.
+    /// The thesis's Theorem 2 counts a single normal flow instead of all `n`. Here each normal flow
+    /// sends one byte in its first visit. The remaining 1499 B do not cover its next packet of 1500
+    /// B, and are carried over into the round in which the burst of the low-latency flow arrives.
     #[test]
     fn drr_plus_plus_keeps_our_bound_and_not_that_of_the_thesis() {
         for n in [1, 2, 3, 4, 16, 64] {
@@ -483,11 +491,12 @@ mod tests {
             let worst = own.iter().map(|sent| sent.end - at).max().unwrap();
             let bound = guarantee(&setup, DrrPlusPlus::new, 0).delay.delay;
             assert!(worst <= bound && bound - worst <= Span(2_000), "{n}: {worst}, bound {bound}");
-            // sigma/r + (Q + 3 Q')/C
+            // The bound of Theorem 2, sigma/r + (Q + 3 Q')/C.
             let thesis = Span(2 * 30_001_000 + 4 * 1_500_000);
             assert_eq!(worst > thesis, n >= 4, "{n}: {worst}, thesis {thesis}");
-            // Lemma 3: the rate is that of half of the link from (Q + 3 Q')/C on, counted by last
-            // bits. Just before the end of a packet all packets before it have been sent.
+            // Lemma 3: after the latency (Q + 3 Q')/C the flow gets half of the link's rate,
+            // counted by last bits. The latency is largest just before the end of a packet, when
+            // only the packets before it count as sent.
             let mut before = 0;
             let latency = own.iter().map(|sent| {
                 let latency = Span((sent.end - at).0.saturating_sub(2_000 * before));
@@ -500,10 +509,10 @@ mod tests {
     }
 
     /// The thesis's Theorem 1: if all flows have packets, the mean delay of low latency is about
-    /// `Q''/2 / (C - Q'' lambda/nu)`, with `Q''` the sum of both quanta and `nu` packets of a
-    /// visit. It depends neither on the spread of arrivals nor on packets that wait already: it is
-    /// fifty times too long for packets that arrive one by one, and a two-hundredth of the wait
-    /// behind a burst.
+    /// `Q''/2 / (C - Q'' lambda/nu)`, with `Q''` the sum of both quanta, `lambda` the arrival rate,
+    /// and `nu` the packets of a visit. The formula ignores the variation of arrivals and the
+    /// packets that already wait. So it is fifty times too long for packets that arrive one by one,
+    /// and only a two-hundredth of the delay behind a burst.
     #[test]
     fn the_mean_delay_of_the_thesis_is_none() {
         // A round takes 3 ms.

@@ -1,19 +1,21 @@
 //! DRR++ as MacGregor and Shi published it in 2000.
 //!
-//! One low-latency flow goes before every packet of the `n` normal ones while it has credit for its
-//! head. The normal flows are served by deficit round robin. At the end of each of their cycles the
-//! credit grows by `n Q`, or is set to `n Q` if the low-latency flow is empty; after an idle period
-//! it is `n Q` too. Without credit the flow waits for the end of the cycle. Compared with
-//! [`crate::disciplines::drr_plus_plus`] its mean delay is better, but its worst delay grows with
-//! `n` even for a single packet.
+//! There is one low-latency flow. While it has credit for its head, it is served before every
+//! packet of the `n` normal flows. The normal flows are served by deficit round robin. At the end
+//! of each of their cycles (one visit of each normal flow) the credit grows by `n Q`, where `Q` is
+//! the low-latency flow's quantum. If the low-latency flow is then empty, the credit is set to `n
+//! Q`; after an idle period it is `n Q` too. Without credit the flow waits for the end of the
+//! cycle. Compared with [`crate::disciplines::drr_plus_plus`] its mean delay is better, but its
+//! worst delay grows with `n` even for a single packet.
 //!
 //! # Bounds
 //!
-//! `B` bytes of the low-latency flow need at most `c = ceil(B/n Q)` ends of cycles, before which a
-//! normal flow is visited at most `c` times. So they have left when the link has sent `B + c F + n
-//! (L-1)` bytes; `F` is the sum of the normal quanta. `B` bytes of a normal flow need at most `m =
-//! ceil(B/Q_i)` visits, which see at most `m` ends of cycles. The credit is never more than `n Q +
-//! L - 1`. So meanwhile the other normal flows send at most `m (F - Q_i) + (n-1) (L-1)`, and the
+//! `B` bytes of the low-latency flow need at most `c = ceil(B/n Q)` ends of cycles, before which
+//! each normal flow is visited at most `c` times. So the bytes have left when the link has sent `B
+//! + c F + n (L-1)` bytes; `F` is the sum of the normal flows' quanta, `L` the largest packet. `B`
+//! bytes of a normal flow with quantum `Q_i` need at most `m = ceil(B/Q_i)` visits, during which at
+//! most `m` cycles end. The credit is never more than `n Q + L - 1`. So until the last of these
+//! bytes has left, the other normal flows send at most `m (F - Q_i) + (n-1) (L-1)` bytes, and the
 //! low-latency flow at most `(m+1) n Q + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
@@ -41,14 +43,14 @@ pub struct Mw00 {
     /// Increase of the credit at the end of a cycle, `n Q`.
     raise: u64,
     round: DeficitRound,
-    /// Visits until the end of the cycle.
+    /// Number of visits until the end of the cycle.
     left: u32,
-    /// True if no normal flow was visited since the credit last grew.
+    /// True if no normal flow has been visited since the last increase of the credit.
     fresh: bool,
 }
 
 impl Mw00 {
-    /// Validates the setup: there is one credit, so at most one low-latency flow.
+    /// Validates the setup: as there is only one credit, there may be at most one low-latency flow.
     pub fn new(setup: &Setup) -> Result<Mw00, ConfigErrors> {
         finite_rate(setup, "DRR++")?;
         room_for_one(setup)?;
@@ -93,8 +95,8 @@ impl Discipline for Mw00 {
         }
     }
 
-    /// Round, cycle and deficits are kept; the credit too, up to the most that the new setup
-    /// allows. A flow that was the low-latency one joins the round last.
+    /// The round, the cycle and the deficits are kept, and the credit up to the maximum that the
+    /// new setup allows. If the low-latency flow becomes a normal flow, it joins the round last.
     fn migrate_from(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);

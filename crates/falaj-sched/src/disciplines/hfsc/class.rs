@@ -1,4 +1,4 @@
-//! A class: its configured curves, and its position on them.
+//! A class: its configured curves, and its position on each curve.
 
 use crate::contract::params::{ConfigError, FlowSetup};
 use crate::contract::transmission::Sent;
@@ -9,15 +9,16 @@ use crate::units::rate::Rate;
 use crate::units::time::{Span, Time};
 use alloc::format;
 
-/// Virtual times are compared in 2^-20 ns.
+/// Virtual times have units of 2^-40 ns; keys are virtual times without the last 20 bits.
 const KEY: u32 = 20;
-/// Virtual times are never further ahead than an hour, so that keys remain distinguishable.
+/// A virtual time is at most an hour ahead of its node's, so that keys can be compared although
+/// they wrap around.
 const FAR: Instant = instant(Time(3_600_000_000_000));
 
-/// A curve as first slope, its time, and second slope.
+/// A curve of two pieces: the first slope, the time for which it holds, and the second slope.
 pub(super) type Pieces = (Rate, Span, Rate);
 
-/// A curve of a flow, as first slope, its time, and second slope.
+/// Reads a curve of a flow from its parameters.
 pub(super) fn curve(
     flow: usize,
     f: &FlowSetup,
@@ -62,7 +63,7 @@ pub(super) fn curve(
     Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
 }
 
-/// Each curve occupies a cache line.
+/// The curves of a class. Each curve occupies a cache line.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct Class {
@@ -71,20 +72,21 @@ pub(super) struct Class {
     pub(super) limit: Option<Curve>,
 }
 
-/// The clocks of a curve's two lines.
+/// The clocks of the two lines that form a curve.
 pub(super) type Clocks = [Instant; 2];
 
-/// State of a class for link-sharing, and the places of its entries.
+/// State of a class for link-sharing, and the orders in which it is entered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shared {
     pub(super) sharing: Clocks,
     pub(super) place: Place,
-    /// True if its clock for sharing has advanced since its entry among the sharing classes was
-    /// made.
+    /// True if the clocks for link-sharing have advanced since the class was entered in its node's
+    /// order.
     pub(super) moved: bool,
-    /// State of a leaf for its real-time curve.
+    /// For a leaf: the calendar in which it is entered for its real-time curve.
     pub(super) timed: Timed,
-    /// True if its clocks for that curve, or its head, have changed since its entry there was made.
+    /// True if the leaf's clocks for the real-time curve, or its head, have changed since that
+    /// entry.
     pub(super) moved_on: bool,
 }
 
@@ -105,7 +107,8 @@ pub(super) enum Place {
 }
 
 impl Class {
-    /// Time from which it is below its limit; `clocks` is called only if it has a limit.
+    /// Time from which the class is below its upper limit. `clocks` is called only if there is a
+    /// limit.
     #[inline]
     pub(super) fn limit(&self, clocks: impl FnOnce() -> Clocks) -> Time {
         self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(clocks())))
@@ -140,7 +143,8 @@ impl Class {
     #[inline]
     pub(super) fn use_limit(&self, clocks: &mut [Clocks], class: u32, largest: u32, sent: Sent) {
         if let Some(curve) = &self.limit {
-            // A class that other classes kept from using its limit makes up for one packet.
+            // A class that could not use its limit because of other classes catches up by one
+            // packet.
             let packet = curve.after([0; 2], largest);
             let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
             let clocks = &mut clocks[class as usize];
@@ -148,7 +152,8 @@ impl Class {
         }
     }
 
-    /// Its state, taken over from `old` at the virtual time `node` of its node.
+    /// The state of this class, taken over from the state `shared` of the class `old`; `node` is
+    /// the virtual time of its node.
     pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
         Shared {
             sharing: self
@@ -160,7 +165,7 @@ impl Class {
     }
 }
 
-/// The clocks of a curve that has changed; a new curve begins now.
+/// The clocks of a curve after a change. A curve that did not exist before begins now.
 pub(super) fn clocks(
     was: &Option<Curve>,
     is: &Option<Curve>,

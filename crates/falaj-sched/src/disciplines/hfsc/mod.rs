@@ -1,31 +1,32 @@
-//! Hierarchical fair service curves: delay and rate are set independently.
+//! Hierarchical fair service curves (H-FSC): delay and rate of a flow are set independently.
 //!
 //! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
 //! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
 //! for `burst-time`, then `rate`:
 //! - real-time: deadlines as in [SCED](crate::disciplines::sced), with two differences. Only
-//!   packets sent by this criterion count. A packet is considered only once it is *eligible*, that
-//!   is, once further waiting could make a later deadline impossible to keep. The eligible packet
-//!   with the earliest deadline goes first.
-//! - link-sharing, if no packet is eligible: the class with the least virtual time goes first. That
-//!   is the time at which its curve reaches all bytes that the class has sent. So a flow that uses
-//!   excess capacity is not penalized later, as it is by SCED.
+//!   packets that were sent by this criterion count. A packet is considered only when it is
+//!   *eligible*, that is, when further waiting could make it impossible to keep a later deadline.
+//!   The eligible packet with the earliest deadline is sent first.
+//! - link-sharing, if no packet is eligible, the class with the least virtual time is served. A
+//!   class's virtual time is the time at which its curve reaches all bytes that the class has sent.
+//!   So a flow that uses excess capacity is not penalized later; in SCED it is penalized.
 //! - an upper limit: link-sharing does not serve the flow until the curve reaches all bytes that
-//!   the flow has sent. Real-time service may exceed it.
+//!   the flow has sent. Service by the real-time criterion may exceed this limit.
 //!
 //! Each piece of a curve is a part of a line. A line is represented by a clock, which each byte
-//! advances; `sced.rs` has the arithmetic, and the conditions under which it is exact.
+//! advances. `sced.rs` explains the arithmetic, and the conditions under which it is exact.
 //!
-//! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit;
-//! only leaves have real-time curves, which are compared across the whole tree. The remaining
-//! capacity is shared from the link down: at each node it goes to the class with the least virtual
-//! time, among those that are below their limits and have a packet. A packet of a leaf counts for
-//! all classes above it, whether the real-time or the link-sharing criterion sent it. Virtual times
-//! are clocks as well. Each node has a virtual time of its own: that of the last packet that it
-//! sent by link-sharing. A leaf that becomes backlogged again starts there, and a chosen class
-//! starts no earlier, so that no class accumulates a claim to service while it is idle. (The paper
-//! uses the middle between the least and the largest virtual time of the active classes. The least
-//! differs from that by at most a packet's virtual time here, and needs no second heap.)
+//! *Trees.* A class that is itself divided by H-FSC has a link-sharing curve and an upper limit.
+//! Only leaves have real-time curves, whose deadlines are compared across the whole tree. The
+//! remaining capacity is shared from the link down: each node serves the class with the least
+//! virtual time, among the classes that are below their limits and have a packet. A packet of a
+//! leaf counts for all classes above it, whether the real-time or the link-sharing criterion sent
+//! it. Virtual times are clocks as well. Each node has a virtual time of its own, which is that of
+//! the last packet that it sent by link-sharing. A leaf that becomes backlogged again starts at
+//! this time, and a chosen class starts no earlier. So no class accumulates a claim to service
+//! while it is idle. (The paper uses the middle between the least and the largest virtual time of
+//! the active classes. Here the least virtual time is used: it differs from the middle by at most a
+//! packet's virtual time, and needs no second heap.)
 
 mod class;
 mod order;
@@ -140,7 +141,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Removes from a drawn setup the first pieces of curves that have no second piece.
+/// Removes from a random setup the first pieces of curves that have no second piece.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         let has = |name: &str| flow.values.get(name).is_some();
@@ -162,15 +163,16 @@ pub struct Hfsc {
     classes: Vec<Class>,
     /// The clocks of the classes' upper limits.
     limits: Vec<Clocks>,
-    /// The leaves' real-time curves, in pieces.
+    /// The leaves' real-time curves, as slopes and times.
     guaranteed: Vec<Option<Pieces>>,
-    /// Leaves that are not eligible yet, by the time at which they become eligible.
+    /// Leaves that are not eligible yet, ordered by the time at which they become eligible.
     held: Calendar,
-    /// Leaves that are eligible, by deadline.
+    /// Leaves that are eligible, ordered by deadline.
     eligible: Calendar,
-    /// The link, and each class that is divided.
+    /// The nodes of the tree: the link, and each class that is divided.
     nodes: Vec<Node>,
-    /// Classes that have reached their upper limit, by the time at which it allows a packet again.
+    /// Classes that have reached their upper limit, ordered by the time at which the limit allows a
+    /// packet again.
     limited: Calendar,
     /// True if the last decision was made by link-sharing, not by the real-time criterion.
     by_sharing: bool,
@@ -182,11 +184,11 @@ pub struct Hfsc {
 /// A node that shares capacity among its classes.
 #[derive(Debug, Clone)]
 struct Node {
-    /// Classes that may be served, by virtual time.
+    /// Classes that may be served, ordered by virtual time.
     sharing: Heap,
     /// Virtual time of the last packet that the node sent by link-sharing.
     now: Instant,
-    /// Its state as a class of the node above.
+    /// The node's state as a class of the node above.
     own: Shared,
 }
 
@@ -231,8 +233,8 @@ impl Hfsc {
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
-        // In reverse order: a divided class precedes the divided classes below it, so the sums of
-        // the lower ones are complete first.
+        // The order is reversed: a divided class precedes the divided classes below it, so the sums
+        // of the lower classes are complete first.
         for class in (0..all.shape.len()).rev() {
             if shares[class] == 0 && class >= leaves {
                 let below = all.shape.below(all.shape.node(class as u32));
@@ -278,7 +280,7 @@ impl Hfsc {
         })
     }
 
-    /// Maximum time between a packet's deadline and the departure of its last bit: the transmission
+    /// Maximum time from a packet's deadline to the departure of its last bit: the transmission
     /// time of the largest packet, and rounding.
     fn late(&self) -> Span {
         self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
@@ -291,9 +293,9 @@ impl Discipline for Hfsc {
 
     fn start(&mut self, _: &mut Flows<HfscFlow>) {}
 
-    /// The distance of each clock from now stays the same in bytes; a new curve begins now. Classes
-    /// above the leaves keep their state if the tree above the leaves is unchanged. Otherwise they
-    /// begin anew.
+    /// The distance of each clock from the present time stays the same in bytes; a new curve begins
+    /// now. Classes above the leaves keep their state if the tree above the leaves is unchanged;
+    /// otherwise they start with new state.
     fn migrate_from(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -322,8 +324,8 @@ impl Discipline for Hfsc {
             let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
             *state = HfscFlow { real_time, shared };
             if flows.head(f).is_some() {
-                // At time zero no leaf is eligible, so each enters as held. That is right also for
-                // a head on the wire, which no longer has a deadline.
+                // At time zero no leaf is eligible, so each leaf is entered as held. That is also
+                // right if its head is on the wire, because such a head no longer has a deadline.
                 self.enter(flows, f, Time::ZERO);
             }
         }
@@ -342,8 +344,8 @@ impl Discipline for Hfsc {
         self.enter(flows, f, now);
     }
 
-    /// The new head may have another deadline than the old one, so an eligible leaf leaves its
-    /// calendar and is entered again.
+    /// The new head may have another deadline than the old one, so an eligible leaf is removed from
+    /// its calendar and entered again.
     fn head_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         if flows.state(f).shared.timed == Timed::Eligible {
             self.eligible.clear(f.index());
@@ -409,10 +411,11 @@ impl QueueHooks for Hfsc {}
 impl MediumHooks for Hfsc {}
 
 impl Guarantees for Hfsc {
-    /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
-    /// a backlogged flow lie on its curve, which begins at most a packet's time at the second slope
-    /// from now. If the first slope is the lower one, deadlines are later by the distance of the
-    /// curve behind a line of the second slope.
+    /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). `L` is the
+    /// largest packet, `C` the link's rate. The deadlines of a backlogged flow lie on its curve,
+    /// which begins at most the time of a packet at the second slope after the present time. If the
+    /// first slope is the lower one, deadlines are later by the distance of the curve behind a line
+    /// of the second slope.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some((first, time, rate)) = self.guaranteed[f.index()] else {
             return Err(NoGuarantee(
@@ -443,7 +446,7 @@ impl Guarantees for Hfsc {
         Some(Deadlines::new(self.guaranteed[f.index()]?, self.late()))
     }
 
-    /// Deadlines of a backlogged flow do not move, whatever service link-sharing gives to it.
+    /// Returns true: service by link-sharing does not change the deadlines of a backlogged flow.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -457,10 +460,10 @@ mod tests {
     };
     use std::string::String;
 
-    /// Times are in bytes of the link. A's curve has a quarter of the link for 4, and then a half.
-    /// A gets the excess by link-sharing, and is not penalized when B arrives an eighth before 4.
-    /// B's deadlines are 5 1/3, 6 2/3, 8 and 10, each minus an eighth. So the last of them is
-    /// earlier by an eighth than A's deadline of 10.
+    /// Times are in bytes of the link. A's curve has the slope of a quarter of the link for a time
+    /// of 4, and then of a half. A gets the excess capacity by link-sharing, and is not penalized
+    /// when B arrives 1/8 before 4. B's deadlines are 5 1/3, 6 2/3, 8 and 10, each minus 1/8. So
+    /// B's last deadline is 1/8 earlier than A's deadline of 10.
     #[test]
     fn excess_is_not_punished() {
         let curve = |first| {
@@ -479,7 +482,8 @@ mod tests {
         assert_eq!(ends, [5, 7, 8, 9, 11, 12]);
     }
 
-    /// Link-sharing alone: shares of one and two thirds; then A has an upper limit of a quarter.
+    /// Link-sharing without real-time curves: A and B have shares of one third and two thirds. Then
+    /// A has an upper limit of a quarter of the link.
     #[test]
     fn link_sharing_is_in_proportion_and_has_a_limit() {
         let share = |thousandths| values([("share", rate(thousandths))]);
@@ -493,16 +497,16 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
     }
 
-    /// The slow first piece of a curve counts only once: after it shares and limits follow the
-    /// second slope, for the rest of the backlog.
+    /// The slow first piece of a curve counts only once: after it, shares and limits follow the
+    /// second slope for the rest of the backlog.
     #[test]
     fn a_slow_first_piece_counts_once() {
         let slow = |[line, first, until]: [&'static str; 3], thousandths| {
             values([(line, rate(thousandths)), (first, rate(1)), (until, time(500))])
         };
-        // A first piece of 500 us of virtual time, at a thousandth of the link, holds an eighth of
-        // a packet. The first packet of each flow passes the corner; from then on B gets two
-        // packets for each one of A.
+        // A first piece of 500 us of virtual time, at a thousandth of the link, allows an eighth of
+        // a packet. So the first packet of each flow passes the end of the first piece. From then
+        // on B gets two packets for each packet of A.
         let sharing = ["share", "share-burst", "share-time"];
         let shared = setup(4, [slow(sharing, 10), slow(sharing, 20)]);
         let packets = [0, 1].map(|flow| vec![packet(Time::ZERO, flow, 4); 600]).concat();

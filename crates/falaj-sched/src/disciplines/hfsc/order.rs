@@ -1,9 +1,9 @@
 //! The order of service: by deadline among eligible leaves, otherwise by virtual time from node to
 //! node.
 //!
-//! A class that link sharing cannot serve (it is at its limit, or has no packet below it) is not in
-//! the order of the node above it. An event that changes this enters the class, and the classes
-//! above it, again.
+//! A class that link-sharing cannot serve is not in the order of the node above it: the class is at
+//! its limit, or no leaf below it has a packet. When this changes, the class and the classes above
+//! it are entered again.
 
 use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};
@@ -56,7 +56,7 @@ impl Hfsc {
         self.classes[class as usize].limit(|| self.limits[class as usize])
     }
 
-    /// Gives a backlogged flow, and the classes above it, the entries that they lack.
+    /// Enters a backlogged flow, and the classes above it, in all orders in which they are missing.
     #[inline]
     pub(super) fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         let state = flows.state(f);
@@ -70,7 +70,7 @@ impl Hfsc {
         self.enter_sharing(flows, f.0);
     }
 
-    /// Moves `f` to the leaves that may send for their real-time curves, in the order of deadlines.
+    /// Enters `f` in the calendar of eligible leaves, with its deadline.
     #[inline]
     fn becomes_eligible(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
         self.eligible.set(f.index(), self.deadline(flows, f));
@@ -78,7 +78,8 @@ impl Hfsc {
         (shared.timed, shared.moved_on) = (Timed::Eligible, false);
     }
 
-    /// Sets `f` aside until `then`: before, it may not send for its real-time curve.
+    /// Enters `f` in the calendar of held leaves: until `then` it may not send for its real-time
+    /// curve.
     #[inline]
     fn is_held(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, then: Time) {
         self.held.set(f.index(), then);
@@ -102,8 +103,8 @@ impl Hfsc {
         }
     }
 
-    /// Moves leaves whose time has come to the eligible ones. Keys only rise: a leaf whose key is
-    /// still to come is not examined.
+    /// Moves held leaves whose time has come to the eligible leaves. Times in the calendar only
+    /// rise, so leaves with a later time are not examined.
     #[inline]
     pub(super) fn wake_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
         while let Some((f, _)) = self.held.first().filter(|&(_, at)| at <= now) {
@@ -170,14 +171,14 @@ impl Hfsc {
         None
     }
 
-    /// Returns true if this leaf has no packet. For a divided class it returns false: only a search
-    /// of the classes below it can find that.
+    /// Returns true if this leaf has no packet. For a divided class it returns false, because only
+    /// a search of the classes below it shows whether they have packets.
     #[inline]
     pub(super) fn is_idle(&self, flows: &Flows<HfscFlow>, class: u32) -> bool {
         self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()
     }
 
-    /// Classes below their limits take part in sharing from now on.
+    /// Moves classes that are now below their limits back to link-sharing.
     #[inline]
     pub(super) fn wake_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
         while let Some((class, _)) = self.limited.first().filter(|&(_, at)| at <= now) {
@@ -195,7 +196,7 @@ impl Hfsc {
         }
     }
 
-    /// Time at which the next class is below its limit.
+    /// Time at which the next class is again below its limit.
     pub(super) fn first_limited(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
         while let Some((class, at)) = self.limited.first() {
             let class = class as u32;
@@ -212,8 +213,8 @@ impl Hfsc {
         None
     }
 
-    /// The leaf that may share the link: from node to node the class with the least virtual time
-    /// that has a packet.
+    /// The leaf that link-sharing serves. From the link down, each node selects the class with the
+    /// least virtual time among those with a packet.
     #[inline]
     pub(super) fn first_sharing(
         &mut self,
@@ -226,8 +227,8 @@ impl Hfsc {
                 if node == LINK {
                     return None;
                 }
-                // No packet below: the node is the first of the node above, from which the search
-                // came.
+                // No class below this node has a packet. The search goes back to the node above,
+                // whose first class is this node.
                 let class = self.shape.class(node);
                 self.put(flows, class, Place::Nowhere);
                 node = self.shape.above(class);

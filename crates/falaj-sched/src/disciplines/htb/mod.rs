@@ -1,25 +1,28 @@
-//! Hierarchical token buckets: each class has its own rate, and a ceiling up to which it borrows.
+//! Hierarchical token buckets (HTB): each class has its own rate, and a ceiling up to which it may
+//! borrow.
 //!
-//! Devera's HTB (2002), as in Linux. A class has two buckets. While neither is in debt it is
-//! *green*; with debt in that of its `rate` alone it is *yellow*; with debt in that of its `ceil`
-//! it is *red*. A green leaf sends on its own account. A yellow one borrows from the nearest class
-//! above it that is green, and at last from the link, which always lends. A red class sends
-//! nothing, and no class below borrows through it.
+//! Devera's HTB (2002), as in Linux. A class has two buckets, one for its `rate` and one for its
+//! `ceil`. While no bucket is in debt, the class is *green*. If only the bucket of `rate` is in
+//! debt, the class is *yellow*; if the bucket of `ceil` is in debt, it is *red*. A green leaf sends
+//! on its own account. A yellow leaf borrows from the nearest green class above it, or else from
+//! the link, which always lends. A red class sends nothing, and no class below it borrows through
+//! it.
 //!
-//! Green leaves go first, then leaves that borrow from the deepest classes, and last those that
-//! borrow from the link. Among these the lowest `prio` goes first. Classes of equal `prio`, at each
-//! node from the lender down, share in proportion to their quanta, which follow their rates unless
-//! set. A packet is charged to the rates of the lender and of all classes above it, and to the
-//! ceilings of the leaf and of all above it.
+//! Green leaves are served first, then leaves that borrow from the deepest classes, and last the
+//! leaves that borrow from the link. Among equals the lowest `prio` is served first. At each node
+//! from the lender down, classes of equal `prio` share in proportion to their quanta. Quanta are
+//! proportional to rates unless they are set. A packet is charged to the rates of the lender and of
+//! all classes above it, and to the ceilings of the leaf and of all above it.
 //!
-//! - A bucket may be overdrawn by the packet that empties it, and by green leaves below it, because
-//!   these send whatever the state of the classes above, as in Linux. The part of a debt that takes
-//!   more than a minute to pay is forgiven, as there.
-//! - A burst is one millisecond of the rate by default. Smaller bursts cost throughput on links of
-//!   many hundred megabits: if a class waits while its bucket is full, further tokens are lost.
-//! - Equal classes take turns by virtual start times, where Linux uses deficits: the shares are the
-//!   same, without Linux's turns of many packets. A chosen class starts no earlier than the last
-//!   one did, so that no class accumulates a claim to service while it is idle.
+//! - A bucket may be overdrawn by the packet that empties it. It may also be overdrawn by green
+//!   leaves below it, because they send whatever the state of the classes above them is. The part
+//!   of a debt that would take more than a minute to pay is cancelled. All of this is as in Linux.
+//! - A burst is one millisecond of the rate by default. Smaller bursts reduce the throughput on
+//!   links of many hundred Mbit/s: if a class has to wait while its bucket is full, further tokens
+//!   are lost.
+//! - Equal classes take turns by virtual start times, whereas Linux uses deficits. The shares are
+//!   the same, without Linux's turns of many packets. A chosen class starts no earlier than the
+//!   class chosen before it, so that no class accumulates a claim to service while it is idle.
 
 mod order;
 mod rule;
@@ -109,7 +112,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Adjusts a drawn setup so that no rate is above its flow's ceiling.
+/// Adjusts a random setup so that no flow's rate is above its ceiling.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         if let (Some(rate), Some(ceil)) = (flow.values.rate("rate"), flow.values.rate("ceil")) {
@@ -119,7 +122,7 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
     }
 }
 
-/// The longest debt, as the time that it takes to pay; the rest is forgiven.
+/// The largest debt, as the time that it takes to pay it. Larger debts are reduced to it.
 const DEBT: Instant = instant(Time(60_000_000_000));
 
 /// Hierarchical token buckets.
@@ -128,14 +131,14 @@ pub struct Htb {
     shape: Shape,
     rules: Vec<Rule>,
     books: Vec<Book>,
-    /// Classes that send on their own account: leaves, then the deepest divided classes, then those
-    /// above them.
+    /// Classes that send on their own account: first the leaves, then the deepest divided classes,
+    /// then each level above them.
     green: Vec<Turns>,
-    /// The link, and each class that is divided.
+    /// The nodes of the tree: the link, and each class that is divided.
     nodes: Vec<Node>,
-    /// Classes that are not green, by the time at which they become green again.
+    /// Classes that are not green, ordered by the time at which they become green again.
     greening: Heap,
-    /// Red classes, by the time at which they are no longer red.
+    /// Red classes, ordered by the time at which they are no longer red.
     red: Heap,
     /// The flow of the packet on the wire, until the next decision.
     serving: Option<FlowId>,
@@ -147,10 +150,10 @@ pub struct Htb {
 /// The link or a divided class, which lends to the classes below it.
 #[derive(Debug, Clone)]
 struct Node {
-    /// Yellow classes directly below it, which borrow from it or through it.
+    /// Yellow classes directly below the node, which borrow from it or through it.
     yellow: Turns,
-    /// Its state as a class, by priority: virtual start times of its next packet on its own
-    /// account, and of its next borrowed packet.
+    /// The node's state as a class, by priority: virtual start times of the next packet on its own
+    /// account, and of the next borrowed packet.
     turns: [[Instant; 2]; PRIORITIES],
 }
 
@@ -167,8 +170,8 @@ impl Htb {
             .iter()
             .map(|class| Rule::of(setup, shape, deepest, class))
             .collect::<Result<Vec<_>, _>>()?;
-        // Leaves first, then the divided classes in reverse order: a divided class precedes those
-        // below it, so the sets of the lower ones are complete first.
+        // Leaves come first, then the divided classes in reverse order. A divided class has a lower
+        // number than the classes below it, so the sets of the lower classes are complete first.
         let mut below = vec![0u8; shape.len()];
         let mut green = vec![[0; PRIORITIES]; deepest + 1];
         let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];
@@ -213,9 +216,9 @@ impl Discipline for Htb {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// The number of tokens missing from a bucket stays the same, up to the whole bucket. Virtual
-    /// start times stay ahead by the same number of bytes. Classes above the leaves keep their
-    /// state if the tree above the leaves is unchanged. Otherwise they begin anew.
+    /// The number of missing tokens of each bucket stays the same, up to the size of the bucket.
+    /// Virtual start times stay ahead by the same number of bytes. Classes above the leaves keep
+    /// their state if the tree above the leaves is unchanged; otherwise they start with new state.
     fn migrate_from(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
         self.serving = old.serving;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -276,7 +279,7 @@ impl Discipline for Htb {
     }
 
     /// The permission to send depends on tokens only, not on the head. A leaf without a packet is
-    /// discovered at its turn.
+    /// found and removed at its turn.
     fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
@@ -351,10 +354,11 @@ impl QueueHooks for Htb {}
 impl MediumHooks for Htb {}
 
 impl Guarantees for Htb {
-    /// Green leaves send before all leaves that borrow. Each sends at most its bucket `b`, an
-    /// overdraft of a packet `L`, and its rate. If the packets of all other green leaves go first,
-    /// a green leaf waits for at most `D = (sum (b + L) + L)/(C - R)`, where `R` is the sum of the
-    /// others' rates. It loses no tokens by that if its bucket holds the tokens of `D`.
+    /// Green leaves send before all leaves that borrow. Each sends at most the bytes of its bucket
+    /// `b`, an overdraft of a packet `L`, and its rate. If the packets of all other green leaves
+    /// are sent first, a green leaf waits for at most `D = (sum (b + L) + L)/(C - R)`, where `C` is
+    /// the link's rate and `R` the sum of the others' rates. During this time it loses no tokens if
+    /// its bucket has room for the tokens of `D`.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
         let others =
@@ -404,8 +408,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// A's rate is half of the link and B's a quarter. Buckets hold 4 B and may be overdrawn by a
-    /// packet; a class is green again when its debt is paid. Equal classes share in proportion to
+    /// A's rate is half of the link, B's a quarter. Buckets hold 4 B, and may be overdrawn by a
+    /// packet. A class is green again when its debt is paid. Equal classes share in proportion to
     /// their rates.
     #[test]
     fn htb_overdraws_by_a_packet_and_shares_by_rate() {
@@ -413,12 +417,12 @@ mod tests {
             let bursts = [("burst", Value::Bytes(4)), ("ceil-burst", Value::Bytes(4))];
             values(bursts).with("rate", rate(own)).with("ceil", rate(ceil))
         };
-        // A's bucket holds 4 B at time 0, 2 B at 4, and nothing at 8, which is not a debt. So its
-        // third packet overdraws the bucket, by 4 B, which are paid at 16.
+        // A's bucket holds 4 B at time 0, 2 B at 4, and 0 B at 8, which is not a debt. So the third
+        // packet overdraws the bucket by 4 B, which are paid at 16.
         let alone = setup(4, [class(500, 500), class(250, 250)]);
         assert_eq!(order(&alone, Htb::new, &at_once("AAAA", 4)), "A1@4 A2@8 A3@12 A4@20");
-        // Both are green all the time: two packets of A for one of B; the first flow goes first if
-        // virtual starts are equal.
+        // Both are green all the time, so two packets of A are sent for one packet of B. If virtual
+        // start times are equal, the first flow is served first.
         let both = setup(4, [class(500, 500), class(250, 1000)]);
         let sent = order(&both, Htb::new, &at_once("AAAAABBBBB", 4));
         assert_eq!(sent, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");

@@ -1,8 +1,9 @@
-//! The order of service: the classes that may send, the account they use, and the next one.
+//! The order of service: which classes may send, on which account, and which class is next.
 //!
 //! Keys only rise, so orders are updated late: a class that no longer belongs to an order stays in
-//! it until it reaches the top, and is removed there. Its color is updated when a packet is charged
-//! to it and when its debt is paid. So a packet touches only the tops of a few heaps.
+//! it until it reaches the top, and is removed there. The color of a class is updated when a packet
+//! is charged to the class, and when its debt is paid. So a packet changes only the tops of a few
+//! heaps.
 
 use super::Htb;
 use super::turns::{each, key};
@@ -16,14 +17,16 @@ use crate::units::time::Time;
 /// State of a class.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
-    /// Times at which its buckets will be full.
+    /// Time at which the bucket of `rate` will be full. The next field is that of the bucket of
+    /// `ceil`.
     pub(super) own: Instant,
     pub(super) ceil: Instant,
-    /// For a leaf: virtual starts of its next packet on its own account, and borrowed.
+    /// For a leaf: virtual start times of the next packet on its own account, and of the next
+    /// borrowed packet.
     pub(super) turns: [Instant; 2],
     pub(super) colour: Colour,
-    /// The priorities, one bit each, at which it is in the order of classes on their own account,
-    /// and in that of its node.
+    /// The priorities, one bit each, at which the class is in an order of classes that send on
+    /// their own account. The next field is the same for the order of its node.
     pub(super) in_green: u8,
     pub(super) in_node: u8,
     pub(super) in_greening: bool,
@@ -41,14 +44,14 @@ pub(super) enum Colour {
 /// The account on which a class sends. Each account has an order of the classes that send on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
-    /// Its own, among the classes of this level.
+    /// The class's own account. The order has all classes of this level.
     Own(usize),
-    /// Borrowed from this node.
+    /// The account of this node, from which the class borrows.
     Lent(usize),
 }
 
 impl Htb {
-    /// Times at which its rate's debt and its ceiling's debt are paid.
+    /// Times at which the debts of the buckets of `rate` and of `ceil` are paid.
     #[inline]
     pub(super) fn paid(&self, class: u32) -> [Instant; 2] {
         let (rule, book) = (&self.rules[class as usize], &self.books[class as usize]);
@@ -161,8 +164,8 @@ impl Htb {
     }
 
     /// Earliest time at which the debt of a waiting class is paid, which turns a yellow class
-    /// green, or a red one yellow. Both count: a leaf below a red class may become green before
-    /// that class is yellow.
+    /// green, or a red class yellow. Both times matter, because a leaf below a red class may become
+    /// green before that class becomes yellow.
     pub(super) fn paid_next(&mut self, flows: &Flows<()>) -> Option<Time> {
         let mut next = None;
         while let Some((at, class)) = self.greening.first() {
@@ -191,7 +194,8 @@ impl Htb {
         next
     }
 
-    /// The leaf whose turn it is, among the leaves of priority `prio` that send on account `start`.
+    /// The leaf whose turn it is, among the leaves of priority `prio` that send on the account
+    /// `start`.
     #[inline]
     pub(super) fn first(
         &mut self,
@@ -199,7 +203,7 @@ impl Htb {
         start: Account,
         prio: usize,
     ) -> Option<FlowId> {
-        // The account whose turns are examined: the start, or a lending node below it.
+        // The account whose order is examined: `start`, or that of a node below it.
         let mut account = start;
         loop {
             let (turns, wanted, which) = match account {

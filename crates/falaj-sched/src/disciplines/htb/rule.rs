@@ -1,4 +1,4 @@
-//! The setup of a class: its two buckets, and the rule of its turns.
+//! The setup of a class: its two buckets, and its parameters for turns.
 
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use crate::mechanisms::bucket::{Bucket, bucket, usual_burst};
@@ -15,12 +15,12 @@ pub(super) struct Rule {
     pub(super) pace: Instant,
     /// Priority of a leaf.
     pub(super) prio: u8,
-    /// Index of its turns in `green`.
+    /// Index of the class's order in `Htb::green`.
     pub(super) level: u8,
 }
 
 impl Rule {
-    /// The rule of a class, which errors name by its number, in a tree of this depth.
+    /// The rule of a class in a tree of this depth. Errors name the class by its number.
     pub(super) fn of(
         setup: &Setup,
         shape: &Shape,

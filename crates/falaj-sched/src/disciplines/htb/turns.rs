@@ -1,12 +1,13 @@
-//! Turns among equal classes: virtual starts, at each priority.
+//! Turns among equal classes at each priority, in the order of virtual start times.
 
 use crate::collections::quad_heap::Heap;
 use crate::mechanisms::weights::{Instant, instant, rescaled};
 use crate::units::time::Time;
 
-/// Turns are compared in 2^-20 ns.
+/// Virtual start times have units of 2^-40 ns; keys are start times without the last 20 bits.
 const KEY: u32 = 20;
-/// Turns are never further ahead than an hour, so that keys remain distinguishable.
+/// A virtual start time is at most an hour ahead, so that keys can be compared although they wrap
+/// around.
 const FAR: Instant = instant(Time(3_600_000_000_000));
 pub(super) const PRIORITIES: usize = 8;
 
@@ -14,13 +15,13 @@ pub(super) const PRIORITIES: usize = 8;
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     pub(super) orders: [Heap; PRIORITIES],
-    /// The last virtual start.
+    /// The last virtual start time, by priority.
     pub(super) now: [Instant; PRIORITIES],
     /// The priorities whose order may have entries.
     pub(super) some: u8,
 }
 
-/// The priorities of a set, the best first.
+/// The priorities of a set, in the order of service.
 pub(super) fn each(mut set: u8) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let first = (set != 0).then(|| set.trailing_zeros() as usize);
@@ -52,7 +53,7 @@ impl Turns {
         }
     }
 
-    /// Advances `turn` by this work.
+    /// Advances the virtual start time `turn` by this work.
     #[inline]
     pub(super) fn go(&mut self, prio: usize, turn: &mut Instant, work: Instant) {
         let now = &mut self.now[prio];
@@ -60,8 +61,8 @@ impl Turns {
         *turn = (*now).saturating_add(work).min(*now + FAR);
     }
 
-    /// The virtual start of a class, taken over from earlier turns, where it may have had another
-    /// priority or rate: its lead stays the same in bytes.
+    /// The virtual start time of a class, taken over from the turns `was`, in which it may have had
+    /// another priority or rate. The number of bytes by which it is ahead stays the same.
     pub(super) fn inherit(
         &self,
         turn: Instant,

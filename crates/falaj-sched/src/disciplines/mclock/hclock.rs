@@ -1,26 +1,28 @@
-//! A minimum, a cap and a weight for each class of a tree: hClock.
+//! hClock: a minimum rate, a maximum rate and a weight for each class of a tree.
 //!
 //! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
-//! Each class has the three clocks of [mClock](crate::disciplines::mclock). From the link down each
-//! node chooses among its own classes: the earliest `R` among those whose `R` has come and that
-//! have a packet, otherwise by weight among those whose `L` has come. So the service that a class
-//! gets by its reservation goes to the reservations below it first, and the rest of it by weight.
+//! Each class has the three clocks of [mClock](crate::disciplines::mclock): `R` for its
+//! reservation, `L` for its limit, `P` for its weight. From the link down, each node chooses among
+//! its own classes with packets. If the `R` of any class has come, the class with the earliest `R`
+//! is chosen; otherwise one of the classes whose `L` has come is chosen by weight. So the service
+//! that a class gets by its reservation is given first to the reservations below it, and the rest
+//! by weight.
 //!
-//! - A reservation is served out of that of the class above, which is therefore at least the sum of
-//!   those below; that sum is its default.
-//! - A packet counts at each node for the clocks by which that node has chosen. Limits count every
-//!   packet.
-//! - A class chosen by weight starts no earlier than the last one did at its node, so that none
-//!   accumulates service.
+//! - A reservation is served out of the reservation of the class above. Therefore a divided class's
+//!   reservation must be at least the sum of the reservations below it; the default is this sum.
+//! - At each node, a packet advances the clock by which the node has chosen: `R` or `P`. Every
+//!   packet advances `L`.
+//! - A class chosen by weight starts no earlier than the class that its node chose by weight
+//!   before, so that no class accumulates service.
 //!
-//! - When a class becomes backlogged again after a pause, its late clocks are set to now, as in
-//!   mClock. The same happens to a class whose turn by reservation came while all below it were at
-//!   their limits: the service that it did not use then is lost.
+//! - When a class becomes backlogged again after a pause, its clocks that are in the past are set
+//!   to the present time, as in mClock. The same happens to a class whose `R` came while all
+//!   classes below it were at their limits: the service that it did not use then is lost.
 //!
 //! A class with a reservation has an entry in `due` if its `R` has come, otherwise in `coming`.
-//! Each class also has one in `weighed` if its `L` has come, otherwise in `limited`. A class
-//! without a packet that may be served has no entry, until a packet arrives, or an `R` or `L` below
-//! it comes. Outdated entries are corrected when they reach the top.
+//! Each class also has an entry in `weighed` if its `L` has come, otherwise in `limited`. A class
+//! of which no packet may be served has no entry until a packet arrives, or an `R` or `L` below it
+//! comes. Outdated entries are corrected when they reach the top.
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
@@ -47,17 +49,17 @@ pub struct HClock {
     shape: Shape,
     rules: Vec<Rule>,
     clocks: Vec<Clocks>,
-    /// The link, and each class that is divided.
+    /// The nodes of the tree: the link, and each class that is divided.
     nodes: Vec<Node>,
-    /// By `R`: classes with reservations whose `R` is still to come.
+    /// Classes with reservations whose `R` is still to come, ordered by `R`.
     coming: Heap,
-    /// By `L`: classes that have reached their limits.
+    /// Classes that have reached their limits, ordered by `L`.
     limited: Heap,
-    /// True for a leaf that was last seen with packets.
+    /// For each leaf, true if it had packets when it was last examined.
     backlogged: Vec<bool>,
     serving: Option<FlowId>,
-    /// The last decision: the levels at which it was by reservation; the first level below the link
-    /// is bit 0.
+    /// The levels at which the last decision was made by reservation, one bit each; bit 0 is the
+    /// first level below the link.
     by_reservation: u32,
     link: Rate,
     largest: u32,
@@ -67,13 +69,13 @@ pub struct HClock {
 /// A node that chooses among classes.
 #[derive(Debug, Clone)]
 struct Node {
-    /// By `R`: classes whose `R` has come.
+    /// Classes whose `R` has come, ordered by `R`.
     due: Heap,
-    /// By `P`: classes that may be served by weight.
+    /// Classes that may be served by weight, ordered by `P`.
     weighed: Heap,
     /// `P` of the last packet chosen by weight.
     now: u128,
-    /// Number of classes right below that have packets.
+    /// Number of classes directly below the node that have packets.
     backlogged: u32,
 }
 
@@ -86,7 +88,7 @@ struct Clocks {
     place: Place,
 }
 
-/// Place of a class's entry by `R`.
+/// The heap with a class's entry for its reservation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Reservation {
     #[default]
@@ -95,7 +97,7 @@ enum Reservation {
     Due,
 }
 
-/// Place of its other entry.
+/// The heap with a class's other entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -105,14 +107,15 @@ enum Place {
 }
 
 impl HClock {
-    /// Validates the setup: at each node the reservations fit into the one above.
+    /// Validates the setup: the sum of the reservations below a class must fit into the reservation
+    /// of that class.
     pub fn new(setup: &Setup) -> Result<HClock, ConfigErrors> {
         let all = Classes::new("mclock", "mClock", setup)?;
         let (shape, leaves) = (&all.shape, all.shape.leaves());
         let mut below = alloc::vec![0u128; shape.nodes()];
         let mut rules = alloc::vec![Rule::default(); shape.len()];
-        // Leaves, and then the deepest of the other classes first, so that the classes below each
-        // one are known.
+        // The leaves come first, then the divided classes from the deepest up, so that the classes
+        // below each class are known.
         let order = (0..leaves).chain((leaves..shape.len()).rev());
         for class in order {
             let (number, f) = (all.numbers[class], all.setups[class]);
@@ -176,8 +179,8 @@ impl HClock {
         }
     }
 
-    /// Marks a leaf, and the classes above it, as backlogged. The late clocks of those that were
-    /// not backlogged are set to now.
+    /// Marks a leaf, and the classes above it, as backlogged. If a class was not backlogged, its
+    /// clocks that are in the past are set to now.
     fn comes(&mut self, f: FlowId, now: Time) {
         if core::mem::replace(&mut self.backlogged[f.index()], true) {
             return;
@@ -201,7 +204,7 @@ impl HClock {
         }
     }
 
-    /// Marks a leaf as empty, and the classes above it that have no packets without it.
+    /// Marks a leaf as empty, and also the classes above it that have no other packets.
     fn goes(&mut self, f: FlowId) {
         if !core::mem::take(&mut self.backlogged[f.index()]) {
             return;
@@ -215,7 +218,7 @@ impl HClock {
         }
     }
 
-    /// Gives a class, and those above it, the entries that they lack.
+    /// Enters a class, and the classes above it, in all heaps in which their entries are missing.
     fn enter(&mut self, class: u32, now: Time) {
         let mut next = Some(class);
         while let Some(class) = next {
@@ -235,10 +238,11 @@ impl HClock {
         }
     }
 
-    /// Moves classes whose `R` or `L` has come. Returns the instant at which the next one comes.
+    /// Moves the entries of classes whose `R` or `L` has come. Returns the instant at which the
+    /// next `R` or `L` comes.
     fn wake(&mut self, flows: &Flows<()>, now: Time) -> Option<Time> {
         let mut next = None;
-        // Limits first: a class that is entered may have an `R` that has come.
+        // Limits come first, because a class that is entered by them may have an `R` that has come.
         while let Some((at, class)) = self.limited.first() {
             let is = begun(self.clocks[class as usize].limited);
             if self.is_idle(flows, class) {
@@ -275,7 +279,7 @@ impl HClock {
         next
     }
 
-    /// The leaf that a node would serve, and the levels at which it is by reservation.
+    /// The leaf that a node would serve, and the levels at which the choice is made by reservation.
     fn first(
         &mut self,
         flows: &Flows<()>,
@@ -318,7 +322,8 @@ impl HClock {
         None
     }
 
-    /// The leaf that a class at a level would serve: itself, or one below it.
+    /// The leaf that would be served if this class at this level is chosen: the class itself, or a
+    /// leaf below it.
     fn within(
         &mut self,
         flows: &Flows<()>,
@@ -332,7 +337,7 @@ impl HClock {
         }
     }
 
-    /// The guarantee of a class, based on that of the class above.
+    /// The guaranteed rate and the latency of a class, computed from those of the class above.
     fn guaranteed(&self, class: u32) -> Result<(Rate, Span), NoGuarantee> {
         let Some(rate) = self.rules[class as usize].reservation else {
             return Err(NoGuarantee(
@@ -364,9 +369,9 @@ impl Discipline for HClock {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// The distance of clocks ahead of now stays the same in bytes; a new clock begins now. Classes
-    /// above the leaves keep their state if the whole tree above the leaves is unchanged, and begin
-    /// anew otherwise.
+    /// The distance of clocks ahead of the present time stays the same in bytes; a new clock begins
+    /// now. Classes above the leaves keep their state if the tree above the leaves is unchanged;
+    /// otherwise they start with new state.
     fn migrate_from(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
         self.by_reservation = old.by_reservation;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -400,7 +405,8 @@ impl Discipline for HClock {
         }
         self.serving = old.serving;
         for f in (0..old.shape.leaves() as u32).map(FlowId).filter(|&f| flows.head(f).is_some()) {
-            // Clocks are kept: a leaf that was backlogged before does not count as returning.
+            // `comes` is not called, so that the clocks are kept: a leaf that was backlogged before
+            // does not count as backlogged again after a pause.
             self.backlogged[f.index()] = true;
             for class in self.shape.path(f.0) {
                 let above = &mut self.nodes[self.shape.above(class)].backlogged;
@@ -415,7 +421,7 @@ impl Discipline for HClock {
 
     fn ready(&mut self, _: &mut Flows<()>, f: FlowId, now: Time) {
         if self.serving.take_if(|served| *served == f).is_some() {
-            // It became empty with its last packet, without a decision since.
+            // The flow became empty with its last packet, and no decision has been made since then.
             self.goes(f);
         }
         self.comes(f, now);
@@ -440,7 +446,8 @@ impl Discipline for HClock {
             self.by_reservation = by_reservation;
             return Decision::Serve(f);
         }
-        // Again: a class that was found meanwhile to be limited may be the next to come.
+        // A second call is needed, because `first` may have found a class at its limit whose `L`
+        // comes next.
         self.wake(flows, now).map_or(Decision::Idle, Decision::NotBefore)
     }
 
@@ -483,9 +490,9 @@ impl QueueHooks for HClock {}
 impl MediumHooks for HClock {}
 
 impl Guarantees for HClock {
-    /// As in mClock, with the class above in place of the link. That class gets at least its
-    /// guaranteed rate after its own latency, and serves first a class below it whose tag `R` is
-    /// due.
+    /// The guarantee is that of mClock, with the class above instead of the link. That class gets
+    /// at least its guaranteed rate after its own latency, and serves first a class below it whose
+    /// `R` has come.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (rate, others) = self.guaranteed(f.0)?;
         Ok(Guarantee {

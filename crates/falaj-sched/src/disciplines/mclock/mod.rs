@@ -1,24 +1,27 @@
-//! A minimum, a cap and a weight for each flow: mClock.
+//! mClock: a minimum rate, a maximum rate and a weight for each flow.
 //!
 //! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO
-//! scheduling" (2010). A flow has three clocks, which its packets advance:
-//! - `R`, by bytes over the reservation. Among flows whose `R` has come, the one with the earliest
-//!   is served: the constraint phase.
-//! - `L`, by bytes over the limit. In the weight phase a flow waits until its `L` has come.
-//! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
-//!   first; its packets do not count for its reservation, so `R` stays.
+//! scheduling" (2010). A flow has three clocks, which its packets advance; a clock *has come* when
+//! real time reaches it:
+//! - `R`, by bytes divided by the reservation. In the constraint phase, the flow with the earliest
+//!   `R` among those whose `R` has come is served.
+//! - `L`, by bytes divided by the limit. In the weight phase a flow waits until its `L` has come.
+//! - `P`, by bytes divided by the weight. In the weight phase, when no `R` has come, the flow with
+//!   the least `P` is served. Its packets do not count for its reservation, so `R` does not change.
 //!
-//! When a flow becomes backlogged again after a pause, its late clocks are set to now, but a late
-//! `P` is set to the `P` of the last packet chosen by weight.
+//! When a flow becomes backlogged again after a pause, `R` and `L` are set to the present time if
+//! they are in the past. `P` is set to the `P` of the last packet chosen by weight if it is below
+//! that.
 //!
-//! The paper stamps requests at their arrival, and clocks follow real time. Here heads are compared
-//! by clocks, which yields the same order. A flow that others kept from using its limit makes up
-//! for one packet of the largest size, not for its whole wait, so that the limit holds.
+//! The paper assigns time stamps to requests at their arrival, and clocks follow real time. Here
+//! the clocks of heads are compared, which gives the same order. A flow that could not use its
+//! limit because of other flows catches up by one packet of the largest size, not by its whole
+//! wait, so that the limit holds.
 //!
 //! A tree of classes is [hClock](crate::disciplines::mclock::hclock).
 //!
 //! Clocks only rise, and so do the keys in the heaps: an outdated entry is corrected when it
-//! reaches the top. So a packet costs two steps from the top of a heap, and no heap is searched.
+//! reaches the top. So for each packet only the tops of two heaps change, and no heap is searched.
 
 pub mod hclock;
 
@@ -90,7 +93,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// No reservation is above its flow's limit.
+/// Adjusts a random setup so that no reservation is above its flow's limit.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         if let (Some(reservation), Some(limit)) =
@@ -102,8 +105,8 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
     }
 }
 
-/// Passes the discipline to the visitor: [hClock](crate::disciplines::mclock::hclock) if its own
-/// kind divides a flow.
+/// Builds the discipline and passes it to the visitor. It is
+/// [hClock](crate::disciplines::mclock::hclock) if a flow is divided by `mclock` again.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     let divided =
         |flow: &FlowSetup| flow.inner.as_ref().is_some_and(|inner| inner.kind == MANIFEST.kind);
@@ -113,21 +116,21 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
     })
 }
 
-/// Fractions of a byte in `P`, as a power of two.
+/// Number of bits of `P` for fractions of a byte.
 const FRACTION: u32 = 38;
-/// `P` is never further ahead than this, so that keys remain distinguishable: 16 MB for a unit of
-/// weight.
+/// Maximum distance of `P` ahead of the last `P`, so that keys can be compared although they wrap
+/// around: 16 MB per unit of weight.
 pub(crate) const FAR: u128 = 1 << 62;
 
 /// mClock.
 #[derive(Debug, Clone)]
 pub struct MClock {
     rules: Vec<Rule>,
-    /// By `R`: flows with a reservation.
+    /// Flows with a reservation, ordered by `R`.
     reserved: Heap,
-    /// By `P`: flows that may be served by weight.
+    /// Flows that may be served by weight, ordered by `P`.
     weighed: Heap,
-    /// By `L`: flows that have reached their limit.
+    /// Flows that have reached their limit, ordered by `L`.
     limited: Heap,
     /// `P` of the last packet chosen by weight.
     now: u128,
@@ -142,15 +145,15 @@ pub struct MClock {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rule {
     pub(crate) reservation: Option<Rate>,
-    /// Time per byte; 0 if there is no such rate.
+    /// Advance of `R` per byte; 0 without a reservation. The next field is the same for `L`.
     pub(crate) reserved: Instant,
     pub(crate) limited: Instant,
-    /// `P` per byte.
+    /// Advance of `P` per byte.
     pub(crate) weighed: u64,
 }
 
 impl Rule {
-    /// The rule of `f`, which errors name by this number.
+    /// The rule of `f`. Errors name the flow by this number.
     pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, ConfigError> {
         let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
         let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
@@ -178,7 +181,7 @@ impl Rule {
         (self.reservation, self.reserved) = (Some(rate), pace(rate));
     }
 
-    /// Refuses a limit below the reservation, which would break it.
+    /// Refuses a limit below the reservation, which would violate the reservation.
     pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), ConfigError> {
         match (self.reservation, f.values.rate("limit")) {
             (Some(least), Some(most)) if least > most => Err(ConfigError {
@@ -198,12 +201,12 @@ pub struct MClockFlow {
     reserved: Instant,
     limited: Instant,
     weighed: u128,
-    /// True if it has an entry in the heap of reservations.
+    /// True if the flow has an entry in the heap of reservations.
     in_reserved: bool,
     place: Place,
 }
 
-/// Place of a flow's other entry.
+/// The heap with a flow's other entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -241,7 +244,7 @@ impl MClock {
         })
     }
 
-    /// Gives a backlogged flow the entries that it lacks.
+    /// Enters a backlogged flow in all heaps in which its entries are missing.
     #[inline]
     fn enter(&mut self, state: &mut MClockFlow, f: FlowId) {
         if !state.in_reserved && self.rules[f.index()].reserved > 0 {
@@ -272,7 +275,7 @@ impl MClock {
         None
     }
 
-    /// Time of the next `L`; flows whose `L` has come wait by weight from now on.
+    /// Time at which the next `L` comes. Flows whose `L` has come are moved to the heap of weights.
     #[inline]
     fn first_limited(&mut self, flows: &mut Flows<MClockFlow>, now: Time) -> Option<Time> {
         while let Some((key, f)) = self.limited.first() {
@@ -325,7 +328,8 @@ impl Discipline for MClock {
 
     fn start(&mut self, _: &mut Flows<MClockFlow>) {}
 
-    /// The distance of clocks ahead of now stays the same in bytes; a new clock begins now.
+    /// The distance of clocks ahead of the present time stays the same in bytes; a new clock begins
+    /// now.
     fn migrate_from(&mut self, old: MClock, flows: &mut Flows<MClockFlow>, now: Time) {
         (self.now, self.by_weight) = (old.now, old.by_weight);
         let now = instant(now);
@@ -374,8 +378,8 @@ impl Discipline for MClock {
             self.by_weight = false;
             return Decision::Serve(f);
         }
-        // The heap of limits is read twice, because a flow that moves there from the heap of
-        // weights may be the next one whose limit comes.
+        // The heap of limits is read a second time, because a flow that has just moved there from
+        // the heap of weights may be the next whose `L` comes.
         self.first_limited(flows, now);
         if let Some(f) = self.first_weighed(flows, now) {
             self.by_weight = true;
@@ -417,11 +421,13 @@ impl QueueHooks for MClock {}
 impl MediumHooks for MClock {}
 
 impl Guarantees for MClock {
-    /// The `R` of a backlogged flow is at most a packet ahead of now. When it has come, only
-    /// packets with an earlier `R` go before the flow's own. Since the last instant without such
-    /// packets, each flow with a reservation had at most the bytes of its reservation and one
-    /// packet with an earlier `R`; and one other packet may have been on the wire then. As the
-    /// reservations fit on the link, that work is over `(n L + L)/C` after the `R`.
+    /// The `R` of a backlogged flow is at most a packet ahead of the present time. When it has
+    /// come, only packets with an earlier `R` are sent before the flow's packet. Since the last
+    /// instant without such packets, each flow with a reservation has had at most the bytes of its
+    /// reservation and one packet with an earlier `R`; one other packet may have been on the wire
+    /// at that instant. As the reservations fit on the link, this work ends at most `(n L + L)/C`
+    /// after the `R`, for `n` flows with reservations, the largest packet `L` and the link's rate
+    /// `C`.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some(rate) = self.rules[f.index()].reservation else {
             return Err(NoGuarantee(
@@ -448,7 +454,8 @@ impl Guarantees for MClock {
         })
     }
 
-    /// An `R` that is behind stays behind: no reservation is lost.
+    /// Returns true: in a backlog, an `R` in the past is not set to the present, so no reservation
+    /// is lost.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -464,7 +471,7 @@ mod tests {
         values([("weight", Value::Count(n))])
     }
 
-    /// Half of the link is reserved for A: its `R` comes every 8 B. By weight it would have a
+    /// Half of the link is reserved for A, so its `R` comes every 8 B. By weight A would get a
     /// quarter.
     #[test]
     fn a_reservation_comes_before_weights() {
@@ -477,7 +484,7 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
     }
 
-    /// A quarter of the link at most, even if no other flow has packets: 4 B every 16.
+    /// A gets at most a quarter of the link, 4 B every 16 B, even if no other flow has packets.
     #[test]
     fn a_limit_holds_on_a_free_link() {
         let limited = setup(4, [values([("limit", rate(250))]), Values::default()]);
@@ -488,7 +495,7 @@ mod tests {
     }
 
     /// Packets chosen by weight do not use up the reservation: B arrives at 11, and A is served
-    /// when its `R`, 16, has come.
+    /// when its `R` of 16 has come.
     #[test]
     fn weights_leave_reservations_as_they_are() {
         let both = setup(4, [values([("reservation", rate(250))]), weight(16)]);
