@@ -167,7 +167,7 @@ impl Control {
         self.handed_over
     }
 
-    /// Sets the parts that change together with the link, and the one that prepares their changes.
+    /// Sets the parts that change together with the link, and the part that prepares their changes.
     pub fn change_with(&mut self, beside: Box<dyn Beside>, preparer: Box<dyn Preparer>) {
         self.beside = Some(beside);
         if let Some(ends) = &self.ends {

@@ -1,5 +1,5 @@
 //! The limits of faithful emulation on this host, as `falaj doctor` last measured them. They are
-//! stored for the commands that carry packets, which warn of a scenario beyond them.
+//! stored for the commands that carry packets, which warn of a scenario beyond these limits.
 
 use anyhow::{Context, Result};
 use falaj_scenario::{Direction, Link};

@@ -53,7 +53,7 @@ pub struct ShowRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
-    /// The new scenario; without it the running one is changed.
+    /// The new scenario; without it the running scenario is changed.
     #[serde(default)]
     pub toml: Option<String>,
     /// The scenario's file: files named in the scenario are relative to it. By default the previous
@@ -368,7 +368,7 @@ pub struct BreachReport {
     pub at_ns: u64,
     /// Number of its instances with this violation.
     pub times: u64,
-    /// Packets served round robin since then, without calling it.
+    /// Packets served round robin since then, without calling the plug-in.
     pub packets_by_turns: u64,
 }
 

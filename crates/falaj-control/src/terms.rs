@@ -9,7 +9,8 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::BTreeMap;
 
-/// The weight of an adapter's share of the link's processor: that of its flow in the direction up.
+/// The weight of an adapter's share of the link's processor: the weight of its flow in the
+/// direction up.
 pub fn weight(flow: &FlowSetup) -> u32 {
     u32::try_from(flow.values.count("weight").unwrap_or(1)).unwrap_or(u32::MAX)
 }

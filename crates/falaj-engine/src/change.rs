@@ -1,7 +1,7 @@
 //! A change of one pipe or of several at one instant, made as a whole or not at all.
 //!
-//! [`Prepared::new`] does beforehand all that can fail or takes long. It needs no engine, so any
-//! thread may run it. [`Engine::apply`](crate::Engine::apply) then checks that the change still
+//! [`Prepared::new`] does all work that can fail or takes long in advance. It needs no engine, so
+//! any thread may run it. [`Engine::apply`](crate::Engine::apply) then checks that the change still
 //! fits; after that check nothing can fail.
 //!
 //! At a change of parameters a new pipe succeeds the old one: queues, the packet on the wire, and

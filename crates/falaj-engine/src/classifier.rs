@@ -153,7 +153,7 @@ impl fmt::Display for Match {
     }
 }
 
-/// Finds the flow of a pipe that a packet belongs to: the first one whose rules match.
+/// Finds the flow of a pipe that a packet belongs to: the first flow whose rules match.
 #[derive(Debug, Clone, Default)]
 pub struct Classifier {
     lookup: Lookup,

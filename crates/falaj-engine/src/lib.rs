@@ -28,7 +28,7 @@
 //! [`network`] joins pipes by rules: a packet that leaves one pipe enters the next at the instant
 //! at which it is due there.
 //!
-//! **Changes.** A [`change`] builds the successors of pipes beforehand, where it may fail and take
+//! **Changes.** A [`change`] builds the successors of pipes in advance, which may fail and take
 //! long. Applying it cannot fail, and loses only packets that may be dropped. [`handover`] maps
 //! each flow to its successor; a [`transaction`] is a change of pipes, classifiers and rules at one
 //! instant.

@@ -188,7 +188,7 @@ pub enum DropReason {
     Lost,
     /// A rule dropped it after it had left a link.
     Rule,
-    /// It had left a link, and matches no flow of the next one.
+    /// It had left a link, and matches no flow of the next link.
     Unmatched,
     /// The policy of its queue dropped it, full or not.
     Policy,

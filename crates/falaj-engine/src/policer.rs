@@ -32,7 +32,7 @@ impl Policer {
 /// The bucket of a policer; full until it is first used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// The units by which the bucket was short of full at `at`.
+    /// The units that were missing to a full bucket at `at`.
     missing: u128,
     at: Time,
 }

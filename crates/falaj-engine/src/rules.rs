@@ -91,7 +91,7 @@ impl RouteRule {
         targets.get(entry as usize).copied().flatten().map(Some)
     }
 
-    /// Returns true if packets may pass a further link behind one of the rule's own.
+    /// Returns true if packets may pass a further link behind one of the rule's own links.
     pub fn leads_on(&self) -> bool {
         match &self.to {
             RuleAction::Links(links) => links.len() > 1 || self.on && !links.is_empty(),

@@ -2,9 +2,9 @@
 //!
 //! The slave owns all buffers. In a ring to the master it fills them with packets and announces
 //! them by `head`; it gets them back when the master moves `tail`. In the other ring it provides
-//! empty ones by `head`; the master fills them and announces them by `tail`.
+//! empty buffers by `head`; the master fills them and announces them by `tail`.
 //!
-//! Everything that the peer may write is read once and checked. An invalid descriptor costs its
+//! Everything that the peer may write is read once and checked. An invalid descriptor loses its
 //! packet; an impossible index ends the ring.
 
 use super::message::AddRing;

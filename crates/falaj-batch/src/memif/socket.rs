@@ -74,7 +74,7 @@ fn seqpacket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Binds a socket of this name; a stale one at which no process listens is removed.
+/// Binds a socket of this name; a stale socket at which no process listens is removed.
 fn listening(path: &Path) -> io::Result<OwnedFd> {
     let address = address(path)?;
     let is_socket = fs::lstat(path)

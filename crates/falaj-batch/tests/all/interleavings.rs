@@ -114,7 +114,7 @@ fn strings_come_whole_and_in_order() {
         let bells = Bells::new();
         let theirs = bells.clone();
         let thread = loom::thread::spawn(move || {
-            // Longer than the ring together: the last one waits for room.
+            // Together the strings are longer than the ring: the last string waits for room.
             for string in [&b"first"[..], b"second", b"the third one"] {
                 theirs.write(&mut writer, string);
             }
@@ -297,7 +297,7 @@ fn cross(which: usize, preemptions: usize, packets: &'static [&'static [u8]]) {
 #[test]
 fn packets_come_whole_and_in_order_to_a_master() {
     cross(0, 3, &[b"first", b"second"]);
-    // Longer than the ring together: the last one waits for room.
+    // Together the packets are longer than the ring: the last packet waits for room.
     cross(0, 2, &[b"first", b"second", b"third"]);
 }
 

@@ -509,7 +509,7 @@ fn bytes_that_are_no_message_end_it() {
     assert!(session.turn().is_err());
 }
 
-/// An invalid descriptor costs its packet, and an impossible index the connection.
+/// An invalid descriptor loses its packet, and an impossible index ends the connection.
 #[test]
 fn hostile_descriptors() {
     let mut slave = Slave::new();
@@ -866,8 +866,8 @@ fn peers_come_and_go() {
     drop(again);
     drop(master);
     assert!(!path.exists());
-    // A socket of another kind belongs to another program, and one left behind by a killed process
-    // is removed.
+    // A socket of another kind belongs to another program, and a socket left behind by a killed
+    // process is removed.
     let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err());
     drop(other);

@@ -86,7 +86,8 @@ proptest! {
 pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);
-    // Both sides share one memory without coordination: each one's writes attack the other too.
+    // Both sides share one memory without coordination: the writes of each side attack the other
+    // side too.
     let mut writer = RingWriter::new(words.clone(), 0, ROOM).unwrap();
     let mut reader = RingReader::new(words.clone(), 0, ROOM).unwrap();
     let mut out = Vec::new();

@@ -69,7 +69,7 @@ pub fn with_more(file: &Path, more: &str) -> PathBuf {
 /// then renamed.
 ///
 /// # Errors
-/// The new file cannot be written; the old one is unchanged.
+/// The new file cannot be written; the old file is unchanged.
 pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let beside = with_more(file, ".new");
     let write = || {

@@ -265,8 +265,8 @@ impl Summary {
         sum
     }
 
-    /// The flow with the largest fraction of lost packets; without losses, the one with the longest
-    /// delay; without delays, none.
+    /// The flow with the largest fraction of lost packets; without losses, the flow with the
+    /// longest delay; without delays, no flow.
     fn worst(&self) -> Option<&Named> {
         let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
         let larger = |a: &&Named, b: &&Named| {

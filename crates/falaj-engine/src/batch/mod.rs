@@ -22,8 +22,8 @@ use std::fmt;
 pub const ADDRESS: usize = 6;
 /// Bytes before each packet.
 pub const LENGTH: usize = 2;
-/// The largest number of open batches; one more closes the oldest. It bounds the memory for a
-/// sender to random destinations.
+/// The largest number of open batches; a further batch closes the oldest batch. This bounds the
+/// memory for a sender to random destinations.
 pub const MOST_OPEN: usize = 256;
 
 /// A destination, an Ethernet address.
@@ -154,7 +154,7 @@ pub struct Packer {
     policy: BatchPolicy,
     /// Bytes of a packet before its destination.
     before: usize,
-    /// Slots of batches; an unused one has no packets.
+    /// Slots of batches; an unused slot has no packets.
     open: Vec<OpenBatch>,
     by_address: BTreeMap<Address, usize>,
     free: Vec<usize>,

@@ -3,7 +3,7 @@
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 
-/// The impairment that flips one bit of some packets; these arrive.
+/// The impairment that flips one bit of some packets; these packets still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption(pub RandomEvent);
 

@@ -90,7 +90,7 @@ impl Impairments {
     }
 
     /// The shortest and the longest time of a packet on the link, from the link's delay and random
-    /// draws; packets that wait for one before them or for a slot are later.
+    /// draws; packets that wait for a packet before them or for a slot are later.
     pub fn delays(&self, delay: Span) -> (Span, Span) {
         self.link_delays(delay).range()
     }
@@ -101,7 +101,7 @@ impl Impairments {
         delays
     }
 
-    /// The reason why no discipline has a guarantee on such a link; `None` on most.
+    /// The reason why no discipline has a guarantee on such a link; `None` on most links.
     pub fn no_guarantee(&self) -> Option<NoGuarantee> {
         self.all().find_map(Impairment::no_guarantee)
     }
@@ -211,7 +211,7 @@ impl Impairer {
         self.numbers[flow.index()].pop_back();
     }
 
-    /// The first packet of a flow left its queue, but not by the link.
+    /// The first packet of a flow left its queue without being sent.
     pub(crate) fn head_dropped(&mut self, flow: FlowId) {
         self.numbers[flow.index()].pop_front();
     }

@@ -52,7 +52,7 @@ pub struct LinkDelays {
     pub delay: Span,
     /// The shortest time of a packet on the link.
     pub least: Span,
-    /// The longest time, except for packets that wait for one before them or for a slot.
+    /// The longest time, except for packets that wait for a packet before them or for a slot.
     pub most: Span,
     /// True if some packets skip the delay.
     pub may_skip: bool,

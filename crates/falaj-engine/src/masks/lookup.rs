@@ -20,7 +20,8 @@ impl PlaceLookup {
         PlaceLookup { tables: (0..number).map(|_| HashTable::new()).collect() }
     }
 
-    /// The table of a hash. The table itself uses the lowest and the highest bits.
+    /// The index of the table for a hash, from middle bits: the table itself uses the lowest and
+    /// the highest bits.
     #[inline]
     fn table(&self, hash: u64) -> usize {
         (hash >> 20) as usize & (self.tables.len() - 1)

@@ -173,7 +173,7 @@ impl IdTable {
         }
     }
 
-    /// The mask's id in words; "shared" for a shared place.
+    /// The id at a place in words; "shared" for a shared place.
     pub(crate) fn words(&self, place: u32) -> String {
         match self.owners.get(place as usize) {
             Some(owner) if place < self.each.most => self.each.mask.words(&owner.id),
@@ -280,7 +280,7 @@ impl IdTable {
                 std::collections::binary_heap::PeekMut::pop(first);
                 self.let_go(place);
             } else {
-                // It still has a deficit: check again after the same time.
+                // The place still has a deficit: check again after the same time.
                 first.0.0 = now + self.each.expire;
             }
         }
@@ -513,8 +513,8 @@ mod tests {
         );
     }
 
-    /// A part takes as many steps as it may, however many ids there are; all parts make up the
-    /// whole.
+    /// A part takes the number of steps that it may take, with any number of ids; all parts
+    /// together are the whole report.
     #[test]
     fn what_is_known_of_many_ids_is_told_in_parts() {
         let mask = Mask { sport: Some(u16::MAX), dport: Some(u16::MAX), ..Mask::default() };

@@ -28,7 +28,7 @@ pub struct IngressChange {
     pub masks: Masks,
 }
 
-/// The changes around pipes that are made together with them.
+/// The changes of flows, classification and rules that are made together with changes of pipes.
 #[derive(Default)]
 pub struct NetworkChange<'a> {
     /// The mapping of flows, for pipes whose flows change.

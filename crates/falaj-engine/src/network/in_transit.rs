@@ -106,7 +106,7 @@ impl Network {
         slot
     }
 
-    /// Translates the outputs of the engine into those of whole paths.
+    /// Translates the outputs of the engine into outputs of whole paths.
     #[inline]
     pub(super) fn sort(&mut self, out: &mut Vec<Output>) {
         let mut inner = std::mem::take(&mut self.inner);

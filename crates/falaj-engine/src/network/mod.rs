@@ -106,7 +106,7 @@ pub struct Network {
     passed: Vec<Emit>,
     /// By pipe, the packets on its wire.
     sending: Vec<WireLog>,
-    /// Packets behind a link that match no flow of the next one.
+    /// Packets behind a link that match no flow of the next link.
     unmatched: u64,
     /// True while memory is short: masks create no additional ids then.
     short_of_memory: bool,
@@ -429,7 +429,7 @@ impl Network {
         self.rules.as_ref().map_or(&[], RuleSet::active)
     }
 
-    /// Number of packets behind a link that matched no flow of the next one.
+    /// Number of packets behind a link that matched no flow of the next link.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }

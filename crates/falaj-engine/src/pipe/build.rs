@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(crate) enum BuildFor<'a> {
     /// A pipe that begins empty, or takes over from any other pipe.
     Any,
-    /// A pipe that takes over from one of the same discipline and masks; only the queues of these
-    /// flows have other limits.
+    /// A pipe that takes over from a pipe of the same discipline and masks; only the queues of
+    /// these flows have other limits.
     Values(&'a [Range<u32>]),
 }
 

@@ -77,7 +77,7 @@ pub(crate) trait Pipe: PacketPath + Inspection + Send {
 
 /// A pipe that may wrap another one.
 pub(crate) trait Layer {
-    /// The wrapped pipe, to which calls go that this one does not implement; `None` for the
+    /// The wrapped pipe, which gets the calls that this pipe does not implement; `None` for the
     /// innermost pipe.
     fn inner(&self) -> Option<&dyn Pipe> {
         None
@@ -140,7 +140,7 @@ pub(crate) trait Inspection: Layer {
             inner.breaches(out);
         }
     }
-    /// Length in bytes of the largest queued packet, apart from the one on the wire; 0 if none is
+    /// Length in bytes of the largest queued packet, without the packet on the wire; 0 if none is
     /// queued.
     fn largest_waiting(&self) -> u32 {
         self.inner().map_or(0, |inner| inner.largest_waiting())
@@ -193,7 +193,7 @@ pub(crate) trait Inspection: Layer {
 /// Properties of a pipe, which are constant.
 #[derive(Debug, Clone)]
 pub(crate) struct PipeProperties {
-    /// Number of flows, each one with a mask counted once.
+    /// Number of flows; a flow with a mask counts once.
     pub(crate) flows: usize,
     /// The masks of the link and of flows.
     pub(crate) masks: Masks,
@@ -249,7 +249,7 @@ pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
 /// A pipe without its scheduler.
 pub(crate) struct PipeParts {
-    /// The queued packets, the one on the wire first.
+    /// The queued packets, the packet on the wire first.
     packets: Vec<Packet>,
     /// The transmission of the packet on the wire.
     sending: Option<Transmission>,

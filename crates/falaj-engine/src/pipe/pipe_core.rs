@@ -382,8 +382,8 @@ impl PipeCore {
         self.device.iter_mut().for_each(|device| device.handed(end));
     }
 
-    /// Returns true if the only packet queued is the one last handed to the device. With many flows
-    /// it returns false without checking.
+    /// Returns true if the only packet queued is the packet last handed to the device. With many
+    /// flows it returns false without checking.
     fn is_alone(&self) -> bool {
         const FEW: usize = 64;
         let waits = |tally: &HotCounters| u64::from(tally.backlog);
@@ -469,8 +469,9 @@ impl PipeCore {
         }
     }
 
-    /// Sorts the packets of another pipe: first those that join the new queues as they are, the one
-    /// on the wire first, then those that have to find room. Packets of removed flows are dropped.
+    /// Sorts the packets of another pipe: first the packets that join the new queues as they are,
+    /// with the packet on the wire first, then the packets that have to find room. Packets of
+    /// removed flows are dropped.
     pub(super) fn sort(
         &mut self,
         (packets, sending): (Vec<Packet>, bool),

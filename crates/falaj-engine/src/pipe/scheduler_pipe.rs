@@ -100,7 +100,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
     }
 
     /// The start of transmission of a packet handed to the device now; `None` if it may be handed
-    /// none.
+    /// no packet.
     #[cold]
     fn device_start(&mut self, now: Time) -> Option<Time> {
         if let LinkState::Handed { queue, leaf, end } = self.core.link {
@@ -135,7 +135,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
         self.core.stats.hot[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// Drops the packets that were evicted for the one that arrived last.
+    /// Drops the packets that were evicted for the packet that arrived last.
     #[inline(always)]
     fn drop_evicted(&mut self, out: &mut Vec<Output>) {
         while let Some(packet) = self.scheduler.get_mut().evicted() {

@@ -41,7 +41,8 @@ fn no_change_loses_or_reorders_a_packet() {
                         wire_free = e.end;
                     }
                     Output::Retimed(r) => {
-                        // A duplicate is reported as often; the packets of a device are unknown.
+                        // The second report of a duplicate finds the new end; the packets of a
+                        // device are unknown.
                         let known = [r.old_end, r.end, Time::ZERO].contains(&wire_free);
                         assert!(known, "seed {seed}: not the one on the wire");
                         wire_free = r.end;
@@ -272,7 +273,7 @@ fn the_rest_of_the_packet_on_the_wire_goes_by_the_new_rate() {
     assert_eq!(retimed(&out), [(0, Time(1_000_000), Time(750_000))]);
 }
 
-/// Reports of retimed packets: the handle, the old end, the new one.
+/// Reports of retimed packets: the handle, the old end, the new end.
 fn retimed(out: &[Output]) -> Vec<(u32, Time, Time)> {
     let of = |output: &Output| match output {
         Output::Retimed(r) => Some((r.handle, r.old_end, r.end)),

@@ -85,7 +85,7 @@ fn grown(
 #[derive(Clone)]
 struct Place<T> {
     own: T,
-    /// Leaves are numbered first, then the inner classes in order: of equal classes the one with
+    /// Leaves are numbered first, then the inner classes in order: of equal classes the class with
     /// the lower number goes first.
     number: usize,
     leaf: Option<usize>,

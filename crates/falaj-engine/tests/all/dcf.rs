@@ -38,7 +38,7 @@ fn saturated(spec: &PipeSpec, seed: u64, seconds: u64) -> Vec<Counters> {
     while engine.next_event() < Time::ZERO + Span::from_secs(seconds) {
         let now = engine.next_event();
         engine.poll(now, &mut out);
-        // Another packet for each one that leaves or is dropped.
+        // Another packet for each packet that leaves or is dropped.
         let left: Vec<FlowId> = out
             .drain(..)
             .filter_map(|output| match output {

@@ -79,7 +79,7 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     engine.poll(Time(9_000), &mut out);
     assert_eq!((times(&mut out), engine.next_event()), (vec![], Time::NEVER));
     assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 5, "no packet is decided on");
-    // Half of the room is reported: the other half, 160 ns, is to go first.
+    // Half of the room is reported: the other half, 160 ns, has to leave first.
     engine.port_room(PIPE, 20, Time(10_000), &mut out);
     assert_eq!(times(&mut out), [(10_000, 10_160), (10_000, 10_240)]);
     // A report of more room than is possible by the rate is ignored.
@@ -373,7 +373,7 @@ fn the_pace_may_be_changed_at_any_time() {
         engine.poll(Time(Time::NEVER.0 - 1), &mut out);
         let (mut free, mut last) = (Time::ZERO, vec![None; spec.setup.leaves().len()]);
         for output in &out {
-            // If the capacity changes, the packet on the wire ends at that instant.
+            // If the capacity changes, the packet on the wire ends at the reported instant.
             if let Output::Retimed(r) = output {
                 assert!([r.old_end, r.end].contains(&free), "seed {seed}: {r:?}");
                 free = r.end;

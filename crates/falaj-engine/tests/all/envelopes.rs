@@ -125,7 +125,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
             Engine::new(std::slice::from_ref(&spec)).unwrap().guarantee(PipeId(0), FlowId(0));
         let Some(guarantee) = guarantee.ok().filter(|p| p.rate.0 > 0) else { continue };
         let largest = spec.setup.largest;
-        // One to three buckets; the one for the long run is no faster than the service.
+        // One to three buckets; the bucket for the long run is no faster than the service.
         let slow = Bucket::new(
             Rate(dice.from(guarantee.rate.0 / 10, guarantee.rate.0).max(1)),
             dice.from(largest.into(), 400),

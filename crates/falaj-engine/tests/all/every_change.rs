@@ -153,8 +153,8 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                 if sets[0].kind == sets[1].kind {
                     model.change(&sets[1], now);
                 } else {
-                    // In order of arrival, the one on the wire before all. Packets of one instant
-                    // are ordered by the single queue, if there is one.
+                    // In order of arrival, the packet on the wire before all others. Packets of one
+                    // instant are ordered by the single queue, if there is one.
                     let of =
                         |f: usize| queues[f].iter().map(move |&(bytes, at, n)| (at, f, bytes, n));
                     let mut all: Vec<_> = (0..5).flat_map(of).collect();
@@ -390,7 +390,7 @@ impl Model for Slices {
         self.flows[f].queue.pop_front();
         self.slice(f, now);
     }
-    /// Slices that have begun continue; a slice pays back all but a byte of the one before.
+    /// Slices that have begun continue; a slice pays back all but a byte of the slice before.
     fn change(&mut self, set: &Set, _: u64) {
         self.set = set.clone();
         self.flows.iter_mut().for_each(|flow| flow.left = flow.left.max(1 - i64::from(LARGEST)));
@@ -540,10 +540,10 @@ impl Model for Even {
             self.work(left);
         }
     }
-    /// A flow that keeps its weight keeps its start. Others keep their debt in bytes. Silent flows
-    /// without a debt are removed. WF2Q+ does not examine flows that keep their weight: there they
-    /// are removed only if their weight changes or flows are added. The unit of WF2Q+ stays while
-    /// there are packets.
+    /// A flow that keeps its weight keeps its start. Other flows keep their debt in bytes. Silent
+    /// flows without a debt are removed. WF2Q+ does not examine flows that keep their weight: there
+    /// they are removed only if their weight changes or flows are added. The unit of WF2Q+ stays
+    /// while there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)
@@ -868,8 +868,8 @@ impl Model for Slots {
             return Vec::new();
         };
         let before = self.flows[f].bytes;
-        // Its packet may have left though it was not chosen here; the next one has its place unless
-        // it is longer.
+        // Its packet may have left though it was not chosen here; the next packet has its place
+        // unless it is longer.
         match self.flows[f].queue.front() {
             Some(&bytes) if bytes <= before => vec![f],
             Some(&bytes) => {

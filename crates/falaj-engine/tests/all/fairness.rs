@@ -395,8 +395,8 @@ fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
             let done =
                 |at: Time| own().filter(|e| e.end <= at).map(|e| f64::from(e.bytes)).sum::<f64>();
             let lag = |at: Time| phi * link(at) - done(at);
-            // Events at which an interval may begin: a new beginning, or an own departure since
-            // then.
+            // Events at which an interval may begin: a new beginning, or a departure of the flow
+            // since then.
             let mut events: Vec<(Time, bool)> = own().map(|e| (e.end, false)).collect();
             events.extend(fresh.iter().filter(|(_, g)| *g == f).map(|&(at, _)| (at, true)));
             events.sort();

@@ -144,7 +144,7 @@ impl Watch {
                         Some(d.handle)
                     );
                 }
-                // The packet that waits longest, but not the one on the wire.
+                // The packet that waits longest, but not the packet on the wire.
                 Output::Drop(d) if d.why == DropReason::Policy => {
                     assert_eq!(
                         self.queued[d.flow.index()].pop_front().map(|p| p.1),

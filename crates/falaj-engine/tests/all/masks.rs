@@ -287,7 +287,7 @@ fn debts_outlast_idleness() {
     };
     assert!(known(10_000_000), "idle for 8 ms, and ahead by 10");
     assert!(known(19_900_000));
-    // It is checked again a millisecond later at the latest.
+    // The id is checked again a millisecond later at the latest.
     assert!(!known(21_100_000));
 }
 
@@ -411,7 +411,7 @@ fn other_masks_take_over_what_waits() {
 }
 
 /// A link mask is added and removed while packets are queued: queued packets leave by their old
-/// link, new ones by another.
+/// link, new packets by another link.
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
     let each = MaskConfig {

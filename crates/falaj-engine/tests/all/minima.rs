@@ -306,8 +306,8 @@ fn of(name: &'static str, value: u64) -> Values {
 fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
     let quantum = || of("quantum", 1514);
     for (kind, values, frames) in [
-        // Waits observed in the kernel, in microseconds, without the victim's own frame. hfsc with
-        // link-sharing curves 1 and 9: 833.0.
+        // Longest waits observed in the kernel, in microseconds. hfsc with link-sharing curves 1
+        // and 9: 833.0 and the victim's own frame.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
         // hfsc with a real-time curve: the same on a link that serialises; with tokens 0.
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),

@@ -323,7 +323,7 @@ fn copies_go_on_and_every_packet_ends_once() {
 }
 
 /// Sends packets of 1000 B with these ports at these milliseconds, all with these ECN bits; `None`
-/// if one is refused.
+/// if a packet is refused.
 fn labelled(
     network: &mut Network,
     packets: impl IntoIterator<Item = (u64, u16)>,
@@ -353,7 +353,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     assert_eq!((report.made, report.total.packets()), (3, 4));
     assert!(ran.network.mask_stats(PipeId(0), None, 9).is_none());
 
-    // The first link is too fast for a queue; the queue management of the second one marks packets
+    // The first link is too fast for a queue; the queue management of the second link marks packets
     // that support it, and drops others.
     let mut managed = chain();
     managed.places[0].pipe.setup.rate = Rate::from_mbit(1000);
@@ -381,7 +381,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     }
 }
 
-/// A packet between two links when the second one changes stays with its flow.
+/// A packet between two links when the second link changes stays with its flow.
 #[test]
 fn a_change_finds_packets_between_links() {
     let plain = Impairments::default;
@@ -397,7 +397,7 @@ fn a_change_finds_packets_between_links() {
     let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
     let sorted =
         vec![IngressChange { pipe, classifier, layer: CountedLayer::Ip, masks: Masks::default() }];
-    // It left the first link at 1 ms, and reaches the second one at 6 ms.
+    // It left the first link at 1 ms, and reaches the second link at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
     let around = NetworkChange { flows: &[(pipe, &fates)], sorted, rules: None };
     network

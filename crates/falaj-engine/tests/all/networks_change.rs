@@ -219,7 +219,7 @@ fn a_retimed_packet_comes_to_the_next_link_then() {
     };
     sent.change(at(0), set_rate(Rate(1), 5), vec![], None).expect("it fits");
     (0..2).for_each(|_| sent.send(at(1), 1));
-    // A millisecond for a packet; those on the wire keep their delay.
+    // A millisecond for a packet; packets on the wire keep their delay.
     sent.change(at(2), set_rate(Rate::from_mbit(8), 9), vec![], None).expect("it fits");
     sent.network.poll(at(100), &mut sent.out);
     sent.note();

@@ -553,7 +553,8 @@ fn changed_to(
     out
 }
 
-/// The milliseconds at which marks were reported: with the packet that goes next.
+/// The milliseconds at which marks were reported; a mark is reported with the packet that goes
+/// next.
 fn marked_at(out: &[Output]) -> Vec<u64> {
     let next = |i: usize| emits(&out[i..]).first().map(|e| e.start.0 / 1_000_000);
     (0..out.len()).filter(|&i| matches!(out[i], Output::Mark(_))).filter_map(next).collect()

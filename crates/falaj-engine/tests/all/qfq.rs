@@ -639,7 +639,7 @@ fn no_flow_lags_more_than_the_bound() {
         let n = dice.one_of(&[2, 3, 5, 17, 60]);
         let weights: Vec<u64> = (0..n).map(|_| any_weight(&mut dice)).collect();
         let largest = dice.one_of(&[64, 1500, 9000]);
-        // Each flow has its own sizes, from this one to the largest.
+        // Each flow has its own sizes, from this size to the largest.
         let smallest: Vec<u32> = (0..n).map(|_| dice.one_of(&[1, largest / 2, largest])).collect();
         for kind in ["qfq", "wf2q+"] {
             let mut station = drive(kind, &setup(&weights, largest));
