@@ -16,9 +16,9 @@
 //!
 //! # Contract
 //! [`contract`] is the part that a new discipline needs: the trait
-//! [`Discipline`](contract::discipline::Discipline), the [hooks](contract::hooks) that few
-//! implement, the [parameters](contract::params) that users set, described once, and the
-//! [guarantees](contract::guarantee) that follow from them, each with its formula and its
+//! [`Discipline`](contract::discipline::Discipline), the [hooks](contract::hooks) that only few
+//! disciplines implement, the [parameters](contract::params) that users set, described once, and
+//! the [guarantees](contract::guarantee) that follow from them, each with its formula and its
 //! condition. A table there lists the calls. `examples/by_hand.rs` drives a discipline by hand.
 //!
 //! # Queues

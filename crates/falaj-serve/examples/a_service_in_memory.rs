@@ -1,6 +1,6 @@
 //! A service with ten adapters in memory, which is under load and is queried over its API. The
-//! example runs the same code as `falaj bench serve`. `cargo run --release -p falaj-serve --example
-//! a_service_in_memory`
+//! example runs the same code as `falaj bench serve`.
+//! `cargo run --release -p falaj-serve --example a_service_in_memory`
 
 use clap::Parser;
 use falaj_serve::bench;

@@ -2,7 +2,7 @@
 //! The service is queried and changed while it runs.
 //!
 //! The link's thread runs the forwarder and nothing else. The watch and the API have a thread each,
-//! and send their requests to the handler of the control socket: so packets never wait for them.
+//! and send their requests to the handler of the control socket, so packets never wait for them.
 //!
 //! **The service.** [`service`] is the command `falaj serve`. `ports` opens adapters and the
 //! uplink, including adapters that are added later; `addresses` keeps their learned Ethernet

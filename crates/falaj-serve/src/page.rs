@@ -41,8 +41,8 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Prints the page's address. The token follows a `#`; browsers do not send that part of an
-/// address. The token is printed only on a terminal, because standard error is often stored
-/// otherwise.
+/// address. The token is printed only on a terminal, because otherwise standard error is often
+/// stored in a file.
 pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));

@@ -433,8 +433,8 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The sockets that the ports of a service create in the file system. The name of a port that
-/// cannot be parsed has no socket; its error is reported when the port is opened.
+/// The sockets that the ports of a service create in the file system. A port whose name cannot be
+/// parsed has no socket; the error is reported when the port is opened.
 pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));

@@ -1,8 +1,8 @@
 //! `falaj serve --fail-open BRIDGE`: a small process that restarts the service after it was killed
 //! or failed. Until the restart the kernel's own bridge joins the interfaces.
 //!
-//! At its start it reads the scenario. After that it reads neither packets nor requests, so there
-//! is little in this process that could fail.
+//! At its start this process reads the scenario. After that it reads neither packets nor requests,
+//! so there is little in it that could fail.
 
 use super::manager::Watchdog;
 use super::ports;

@@ -21,7 +21,8 @@ pub(super) struct Identity {
 impl Identity {
     /// Reads the certificate and the key.
     ///
-    /// # Errors The same as those of [`identity`].
+    /// # Errors
+    /// The same as those of [`identity`].
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Arc<Identity>> {
         let acceptor = RwLock::new(identity(certificate, key)?);
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
@@ -30,8 +31,8 @@ impl Identity {
 
     /// Reads the certificate and the key again.
     ///
-    /// # Errors The same as those of [`identity`]. After an error the previous identity stays in
-    /// use.
+    /// # Errors
+    /// The same as those of [`identity`]. After an error the previous identity stays in use.
     pub(super) fn read_again(&self) -> Result<()> {
         let acceptor = identity(&self.certificate, &self.key)?;
         *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;

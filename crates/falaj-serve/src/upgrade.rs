@@ -345,7 +345,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
         let given = give(&stream, &state);
         let gone = given.is_ok();
         if gone {
-            // The service manager accepts this notification only from the process that it started
+            // The service manager accepts this notification only from the process that it regards
             // as the service.
             manager::followed_by(successor);
         }

@@ -6,9 +6,9 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
 /// A meter for each flow. The counts of a meter take more than a hundred kilobytes. With many
-/// flows, the count that the next delay increments is therefore in no cache. Therefore the delays
-/// of a flow are buffered and counted together: successive packets of a flow have similar delays,
-/// whose counts are close together in memory.
+/// flows, the count that the next delay increments is in no cache. Therefore the delays of a flow
+/// are buffered and counted together: successive packets of a flow have similar delays, whose
+/// counts are close together in memory.
 pub(crate) struct DelayMeters {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,

@@ -8,8 +8,7 @@
 //! | [`mod@simulate`] | one run: sources, engine, meters |
 //! | [`mod@replicate`] | many runs, each with its own seed, on all cores |
 //! | [`observer`], [`time_bins`], [`packet_window`] | observers of a run: packet by packet; per part of its time; around its longest delay |
-//! | [`study`], [`measure`] | results over all replications, with confidence intervals; the
-//! measures, by name |
+//! | [`study`], [`measure`] | results over all replications, with confidence intervals; the measures, by name |
 //! | [`replication_plan`] | warm-up and the number of replications; several experiments compared in pairs |
 //! | [`until`] | replications until the intervals are as narrow as required |
 //! | [`cores`] | independent tasks on all cores |

@@ -1,5 +1,6 @@
-//! The macros by which commands print. A crate imports all of them by `#[macro_use] extern crate
-//! falaj_terminal;`, so that none uses the standard library's `eprintln!` by mistake.
+//! The macros by which commands print. A crate imports all of them by
+//! `#[macro_use] extern crate falaj_terminal;`, so that none uses the standard library's
+//! `eprintln!` by mistake.
 
 /// Writes a line to standard error.
 ///

@@ -10,10 +10,12 @@
 //! use falaj_sched::units::{rate::Rate, time::Span};
 //! use falaj_theory::{Curve, exact};
 //!
-//! // 3000 B at once and 10 Mbit/s in the long run, served at 20 Mbit/s after a millisecond. let
-//! sent = Curve::token_bucket(Rate::from_mbit(10), 3000); let served =
-//! Curve::rate_latency(Rate::from_mbit(20), Span::from_millis(1)); // 1 ms + 3000 B / 20 Mbit/s.
-//! assert_eq!(sent.delay(&served).unwrap().length, exact(2_200_000)); // 3000 B + 1 ms * 10 Mbit/s.
+//! // 3000 B at once and 10 Mbit/s in the long run, served at 20 Mbit/s after a millisecond.
+//! let sent = Curve::token_bucket(Rate::from_mbit(10), 3000);
+//! let served = Curve::rate_latency(Rate::from_mbit(20), Span::from_millis(1));
+//! // 1 ms + 3000 B / 20 Mbit/s.
+//! assert_eq!(sent.delay(&served).unwrap().length, exact(2_200_000));
+//! // 3000 B + 1 ms * 10 Mbit/s.
 //! assert_eq!(sent.backlog(&served).unwrap().length, exact(4_250));
 //! ```
 //!

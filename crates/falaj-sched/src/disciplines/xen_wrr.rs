@@ -4,8 +4,8 @@
 //! ([`netback`](crate::disciplines::netback)) with this discipline. Adapters take turns; the number
 //! of packets in a turn is the adapter's priority, and active adapters share the link in proportion
 //! to their priorities. A priority is the flow's `weight` here. Priorities may change at run time,
-//! and packets sent in the current turn count against the new one. A packet that was chosen is not
-//! dropped before it has left: in falaj a packet stays in its queue until its last bit is sent.
+//! and packets sent in the current turn count against the new priority. A packet that was chosen is
+//! not dropped before it has left: in falaj a packet stays in its queue until its last bit is sent.
 //!
 //! An adapter that becomes empty stays active for `delay`. The paper does not define the effect on
 //! a turn. Here an adapter that becomes backlogged again within that time continues the rest of its

@@ -300,8 +300,9 @@ impl DeficitRound {
         self.round.join(flows, f);
     }
 
-    /// Ends the current visit if its flow has become empty. For disciplines that may serve another
-    /// flow before the next [`visit`](DeficitRound::visit). Returns true if the visit was ended.
+    /// Ends the current visit if its flow has become empty. Disciplines that may serve another flow
+    /// before the next [`visit`](DeficitRound::visit) need this. Returns true if the visit was
+    /// ended.
     #[inline]
     pub(crate) fn conclude<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
         &mut self,

@@ -7,8 +7,8 @@ pub(crate) const HEAVIEST: u32 = 65_536;
 pub(crate) const FRACTION: u32 = 38;
 /// Virtual time of a byte at weight 1, if no common multiple of the weights is required.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
-/// The largest packet, in bytes: at weight 1 it takes at most 1/64 of a lap, a quarter of the range
-/// of virtual time.
+/// The largest packet, in bytes: at weight 1 it takes at most 1/64 of a lap. A lap is a quarter of
+/// the range of virtual time.
 pub(crate) const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
 pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();

@@ -1,7 +1,7 @@
 //! The groups of QFQ: flows (or aggregates) sorted by their rounded virtual start; flows with the
 //! same rounding share a group of slots. A bit mask finds the slots that are not empty.
 //!
-//! The paper keeps four sets of groups, so that the group to serve is the first of one set; This
+//! The paper keeps four sets of groups, so that the group to serve is the first of one set. This
 //! needs an order that holds only if virtual time never passes a finish. There are few groups, one
 //! for each power of two between the lightest and the heaviest flow, and their starts are in one
 //! array. So a scan of the busy groups is as fast, and it finds the right group without that

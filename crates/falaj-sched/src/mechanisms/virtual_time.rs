@@ -6,11 +6,13 @@
 //! of evenly: an idle neighbor of weight 128 000 makes QFQ twice as bursty as DRR. If only the
 //! weights of backlogged flows are summed, virtual time runs ahead without limit. The reason: a
 //! flow that was served early and then falls silent no longer counts, and a newly backlogged flow
-//! gets less. || || Here a flow counts while it has packets, and after that until virtual time has
-//! reached its last finish. The fluid system has the same rule, so the lags of all flows that count
-//! add up to zero (Stoica and Abdel-Wahab 1995). The weights of silent flows are removed in slots
-//! of their rounding, at most one slot too late. A virtual time that is too slow is corrected by a
-//! jump to the first start, as in WF2Q+. A virtual time that is too fast would break guarantees.
+//! gets less.
+//!
+//! Here a flow counts while it has packets, and after that until virtual time has reached its last
+//! finish. The fluid system has the same rule, so the lags of all flows that count add up to zero
+//! (Stoica and Abdel-Wahab 1995). The weights of silent flows are removed in slots of their
+//! rounding, at most one slot too late. A virtual time that is too slow is corrected by a jump to
+//! the first start, as in WF2Q+. A virtual time that is too fast would break guarantees.
 //!
 //! The unit is 2^-38 B per weight, or up to twice that if a byte must be a whole number of units at
 //! each weight: see [`exact_byte`]. Instants are compared by the sign of their difference, as

@@ -67,8 +67,8 @@ fn coverage(experiment: &Experiment, studies: u64, known: &[(Measure, f64)]) -> 
     held.into_iter().map(|held| f64::from(held) / studies as f64).collect()
 }
 
-/// 285 of 300 intervals should contain the known value. The standard error of this fraction is 1.3
-/// %; a deviation of four standard errors is tolerated.
+/// 285 of 300 intervals should contain the known value. A deviation by four standard errors of this
+/// fraction, 1.3 % each, is tolerated.
 fn is_95_percent(coverage: f64) -> bool {
     (0.90..=1.0).contains(&coverage)
 }

@@ -179,8 +179,8 @@ mod tests {
         let mixed =
             packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
         assert!(conforms(&mixed, peak) && conforms(&mixed, long));
-        // The source uses all that is allowed: 3000 B and a second of 8 Mbit/s, less than a packet
-        // short of it.
+        // The source uses all that is allowed, 3000 B and a second of 8 Mbit/s, except for less
+        // than one packet.
         let sum: u64 = mixed.iter().map(|p| u64::from(p.bytes)).sum();
         assert!((1_002_000..=1_003_000).contains(&sum), "{sum}");
     }

@@ -25,8 +25,8 @@ const FRIENDLY: f64 = (1.0 + BETA) / (1.0 - BETA) / 3.0;
 /// A tick of the kernel's clock. It is 10 ms in the kernel with which the model is compared; other
 /// kernels have 1 or 4 ms.
 const TICK: u64 = 10_000_000;
-/// Number of ticks after which growth is computed again, even if the window has not changed: 1/32
-/// s.
+/// Number of ticks (1/32 s) after which growth is computed again, even if the window has not
+/// changed.
 const COMPUTED: u64 = 3;
 /// Minimum window after a loss, in segments.
 const LEAST: f64 = 2.0;

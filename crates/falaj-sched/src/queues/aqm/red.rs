@@ -205,7 +205,7 @@ impl Red {
     }
 }
 
-/// The average after `m` arrivals at an empty queue: avg (1 - w)^m.
+/// The average after an idle time of `m` typical packets: avg (1 - w)^m.
 fn sunk(avg: u64, weight: Probability, mut m: u64) -> u64 {
     let (mut power, mut left) = (ONE - u128::from(weight.of_all()), u128::from(avg));
     while m > 0 && left > 0 {
