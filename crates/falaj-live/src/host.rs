@@ -107,8 +107,8 @@ fn least_of_the_groups(
         });
     let mounted = |kind: &'static str| {
         let usual = if kind == "cgroup" { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
-        // Fields of a mount: its number, that of its parent, the device, the root, the mount point,
-        // options; after a dash the type, the source, and options of the file system.
+        // Fields of a mount: its number, its parent's number, the device, the root, the mount
+        // point, options; after a dash the type, the source, and options of the file system.
         let elsewhere = mounts.lines().filter_map(move |line| {
             let (place, system) = line.split_once(" - ")?;
             let place: Vec<&str> = place.split(' ').collect();

@@ -20,7 +20,7 @@ pub enum Transport {
 struct ListeningSocket {
     transport: Transport,
     at: SocketAddr,
-    /// Its inode number, by which the descriptors of its processes are found.
+    /// The socket's inode number, by which the descriptors of its processes are found.
     inode: u64,
 }
 

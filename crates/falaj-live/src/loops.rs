@@ -1,5 +1,5 @@
-//! Forwarding loops: interfaces that the kernel itself joins, so that a frame that a link sends at
-//! one comes back to it at the other.
+//! Forwarding loops: interfaces that the kernel itself joins. A frame that a link sends at one of
+//! them would come back to the link at the other.
 //!
 //! The kernel lists the interfaces of the caller's network namespace and of the named ones. The
 //! path of frames is followed from one end to the other: across veth pairs, through kernel bridges
@@ -31,7 +31,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// already. Returns `None` if there is no reason, or if the kernel does not list the interfaces,
 /// for example because one of them does not exist.
 ///
-/// The process must be single-threaded if one of them is in another network namespace.
+/// The process must be single-threaded if one of the interfaces is in another network namespace.
 pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     let network = InterfaceGraph::read(&[None, a.namespace.as_deref(), b.namespace.as_deref()]);
     let [from, to] = [network.find(a)?, network.find(b)?];
@@ -80,11 +80,12 @@ struct InterfaceNode {
 /// The kind of an interface, which determines how it treats frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterfaceKind {
-    /// One of a veth or netkit pair.
+    /// One interface of a veth or netkit pair.
     Pair,
     /// On top of another interface, with frames of one VLAN.
     Vlan(u16),
-    /// On top of another interface beside others that share it: macvlan, ipvlan, and their taps.
+    /// On top of another interface that several such interfaces share: macvlan, ipvlan, and their
+    /// taps.
     Shared,
     /// A kernel bridge.
     Bridge,
@@ -97,10 +98,10 @@ enum InterfaceKind {
 #[derive(Clone, Debug)]
 struct ListedInterface {
     index: u32,
-    /// Its name, then its alternative names.
+    /// The interface's name, then its alternative names.
     names: Vec<String>,
     kind: InterfaceKind,
-    /// The other end of its pair, or the interface below it, if known.
+    /// The other end of the interface's pair, or the interface below it, if known.
     below: Option<InterfaceNode>,
     /// The bridge or bond of which it is a port.
     controller: Option<u32>,

@@ -11,8 +11,8 @@ use crate::error::{Error, SetupStep};
 use crate::process::run_apart;
 use crate::sandbox::control::{self, SideMessage, SideReply};
 
-/// Creates descriptors in the network namespace of that name or process; without a name, in that of
-/// this process.
+/// Creates descriptors in the network namespace of that name or process; without a name, in the
+/// namespace of this process.
 pub(crate) fn made_in(
     namespace: Option<&str>,
     make: impl FnOnce() -> Result<Vec<OwnedFd>, (SetupStep, Errno)>,

@@ -108,7 +108,7 @@ pub fn be_punctual(rank: Rank) -> bool {
     if rank == Rank::Link {
         stay_in_memory();
     }
-    // A thread's own timer slack can always be set; if not, it stays as it was.
+    // A thread may always set its own timer slack; if that fails, the slack stays as it was.
     let _ = nix::sys::prctl::set_timerslack(1);
     let sched_priority = match rank {
         Rank::Sender => 4,

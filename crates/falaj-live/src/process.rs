@@ -31,8 +31,8 @@ pub(crate) struct Cloned {
 /// is the exit status.
 ///
 /// The caller must be single-threaded. Then the copy is a complete, consistent process and may do
-/// anything, allocation included; with more threads, a lock held by one of them would stay locked
-/// in the copy for ever.
+/// anything, also allocate memory. With more threads, a lock that another thread holds would stay
+/// locked in the copy for ever.
 pub(crate) fn clone_process(
     flags: CloneFlags,
     child: impl FnOnce() -> i32,
@@ -166,7 +166,8 @@ pub(crate) fn start_unblocked(command: &mut Command) {
     }
 }
 
-/// Makes the kernel kill the command as soon as the thread that starts it ends, in whatever way.
+/// Makes the kernel kill the command as soon as the thread that starts it ends, for whatever
+/// reason.
 pub(crate) fn end_with_this_thread(command: &mut Command) {
     let parent = Pid::this();
     let tie = move || match prctl::set_pdeathsig(Signal::SIGKILL) {

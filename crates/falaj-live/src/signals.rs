@@ -1,4 +1,4 @@
-//! Signals read from a descriptor, beside packets and timers.
+//! Signals that are read from a descriptor, which can be polled together with packets and timers.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::Duration;
 
-/// The signals that ask a program to do something, received by reading.
+/// The signals by which users and other programs stop or control a program, read from a descriptor.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
@@ -63,14 +63,14 @@ pub fn start_unblocked(command: &mut std::process::Command) {
     crate::process::start_unblocked(command);
 }
 
-/// Makes the kernel kill a command as soon as the thread that starts it ends, in whatever way, so
-/// that nothing of it stays behind.
+/// Makes the kernel kill a command as soon as the thread that starts it ends, for whatever reason,
+/// so that the command never stays behind.
 pub fn end_with_this_thread(command: &mut std::process::Command) {
     crate::process::end_with_this_thread(command);
 }
 
-/// Sends a signal to a process, and waits until it has ended; returns false if it takes longer than
-/// `patience`.
+/// Sends a signal to a process, and waits until the process has ended; returns false if that takes
+/// longer than `patience`.
 ///
 /// # Errors
 /// There is no such process, or it belongs to another user.

@@ -7,9 +7,9 @@
 //!   a == first == b == second == c         chain: a link of two hosts lies between them
 //! ```
 //!
-//! Each host is in namespaces of its own, and so is the router. A node with more than one link
-//! forwards packets, by the kernel: routes, ICMP and MTU limits work as they do elsewhere. A packet
-//! therefore passes the engine once for each link on its way.
+//! Each host is in separate namespaces, and so is the router. A node with more than one link
+//! forwards packets by the kernel, so routes, ICMP and MTU limits work as they do elsewhere. A
+//! packet passes the engine once for each link on its way.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,7 +38,7 @@ pub struct Topology {
 #[derive(Clone, Debug)]
 struct TopologyNode {
     name: String,
-    /// Its links, in the order of its interfaces.
+    /// The node's links, in the order of its interfaces.
     links: Vec<usize>,
 }
 
@@ -61,7 +61,7 @@ impl TopologyLink {
 /// The reason why a scenario cannot be built from namespaces here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
-    /// There are more links than addresses for them.
+    /// There are more links than addresses for links.
     Links(usize),
     /// The MTU of the link of this name does not fit an interface.
     Mtu(String),

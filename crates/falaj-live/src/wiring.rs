@@ -119,12 +119,12 @@ pub fn to_ends(
     connect(spec, clock, options, stays, |from| ends[from.index()].port())
 }
 
-/// A port at the one interface of a side.
+/// A port at the only interface of a side.
 pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<dyn Port>> {
     joint_port(hosts, (side, 0), || format!("interface of {name}"))
 }
 
-/// The TAP at the one interface of a side, for a guest; `None` if the interface has none.
+/// The TAP at the only interface of a side, for a guest; `None` if the interface has no TAP.
 pub fn space_tap(hosts: &mut Hosts, side: usize) -> Option<Tap> {
     match hosts.take_joint(side, 0) {
         Some(Joint::Tap(tap)) => Some(tap),

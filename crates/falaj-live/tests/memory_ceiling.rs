@@ -1,5 +1,6 @@
-//! The memory of packets in transit stays below its limit, as the kernel counts it, for all kinds
-//! of packets and wherever they wait. A separate program, so that its memory contains nothing else.
+//! Checks that the memory of packets in transit stays below its limit, as the kernel counts it, for
+//! all kinds of packets and wherever they wait. This is a separate program, so that its memory
+//! contains nothing else.
 
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::counted_layer::CountedLayer;
@@ -153,7 +154,7 @@ fn in_its_own_process(
 
 #[test]
 fn packets_take_no_more_than_they_may() -> io::Result<()> {
-    // On the long link each segment leaves by itself, which takes most memory.
+    // On the long link each segment leaves in a burst of its own, which takes most memory.
     let queue = (Rate::from_bits(1_000), Span::ZERO);
     let long = (Rate::from_bits(1_000_000_000), Span(1 << 50));
     let units = [

@@ -465,7 +465,7 @@ fn signals(users: UserNamespace) {
     assert_eq!(line(&mut said), "ready");
     sandbox.signal(End::Near, libc::SIGUSR1).unwrap();
     assert_eq!(line(&mut said), "usr1");
-    // Process 1 forwards signals from outside, and survives those that it does not forward.
+    // Process 1 forwards signals from outside, and survives the signals that it does not forward.
     let init = Pid::from_raw(sandbox.pid(End::Near));
     kill(init, Signal::SIGHUP).unwrap();
     assert_eq!(line(&mut said), "hup");
@@ -791,8 +791,8 @@ fn trains(users: UserNamespace) {
                 "{c:?}"
             );
             assert!(flow.held.max().unwrap() <= slack, "{:?}", flow.held.max());
-            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, and
-            // 6 us at 2 Gbit/s.
+            // A packet takes 121 us at 100 Mbit/s, and 6 us at 2 Gbit/s; the last one of its unit
+            // may be shorter.
             let expected = match (mbit, slack) {
                 (_, Span::ZERO) => c.sent..=c.sent,
                 (100, _) => c.sent * 9 / 10..=c.sent,
@@ -883,7 +883,7 @@ fn missed(users: UserNamespace) {
         assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
         // Multicast reports of the kernel itself may have been among them.
         assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
-        // Each query returns the number.
+        // Each query returns the total number.
         assert_eq!(sandbox.unread().expect("a number") as usize, unread);
     }
 }
@@ -953,8 +953,8 @@ fn by_kernel(users: UserNamespace, join: Join) {
     }
 }
 
-/// The operations that are available without any privilege, tested as such a user if the caller is
-/// root.
+/// The operations that are available without any privilege. If the caller is root, they are tested
+/// as another user.
 fn unprivileged(_: UserNamespace) {
     if Uid::effective().is_root() {
         let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
@@ -1162,7 +1162,7 @@ fn at_terminal(mode: &str) -> ExitCode {
     // The test process may run with SIGINT ignored, as under `nohup`: a shell cannot trap it then.
     let near = "trap 'exit 9' INT; echo press; while :; do sleep 0.02; done";
     let near = SandboxSide::command(["env", "--default-signal=INT", "sh", "-c", near]);
-    // Takes the foreground as an interactive shell does, and does not give it back.
+    // This command takes the foreground as an interactive shell does, and does not give it back.
     let far = probe(&["take-terminal"]);
     let mut sandbox =
         match Sandbox::start(SandboxSpec { near, far, user_namespace, ..SandboxSpec::default() }) {
@@ -1274,8 +1274,8 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 .collect();
             open.sort_unstable();
             let blocked = nix::sys::signal::SigSet::thread_get_mask().unwrap().iter().count();
-            // Rust's own start-up ignores SIGPIPE; the relevant state is the one at exec, which a
-            // child of sh shows.
+            // Rust's own start-up ignores SIGPIPE. A child of sh shows the state at exec, which is
+            // the relevant one.
             let status = Command::new("sh")
                 .args(["-c", "grep SigIgn /proc/self/status"])
                 .output()
@@ -1311,7 +1311,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             let length = socket.recv(&mut datagram).unwrap();
             assert_eq!(&datagram[..length], message);
         }
-        // Each system call passes ten datagrams to the kernel in one unit, the last one shorter.
+        // Each system call passes ten datagrams to the kernel in one unit; the tenth is shorter.
         ("udp-train", [address, count]) => {
             const UDP_SEGMENT: i32 = 103;
             let address: IpAddr = address.parse().unwrap();

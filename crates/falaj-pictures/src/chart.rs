@@ -398,9 +398,9 @@ const WORDS: i32 = 13;
 const LETTER: f64 = 6.4;
 const HIGH: i32 = 13;
 
-/// Writes the words of places and, if the chart wants them beside the lines, the names of lines,
-/// each at a position at which it covers no line. A name without such a position appears in the
-/// legend alone.
+/// Writes the words of places and, if the chart wants them beside the lines, the names of lines.
+/// Each is written at a position at which it covers no line. A name without such a position appears
+/// only in the legend.
 fn words(context: &Context<'_, '_>, chart: &Chart) -> Drawn {
     if chart.places.is_empty() && !chart.direct {
         return Ok(());
@@ -476,7 +476,7 @@ fn add(
     }
 }
 
-/// The points of a line beside which its name may stand: all its points and, unless they are
+/// The points of a line beside which its name may be written: all its points and, unless they are
 /// published values, also the quarters of its segments.
 fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel> {
     let points: Vec<Pixel> = line.points.iter().filter(|(_, y)| !y.is_nan()).map(pixel).collect();
@@ -490,8 +490,8 @@ fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel
     points.windows(2).flat_map(quarters).chain(points.last().copied()).collect()
 }
 
-/// The points without those that are drawn in the same pixel as their neighbors. The first and the
-/// last of each run in a pixel stay.
+/// The points, without points that are drawn in the same pixel as their neighbors. Of the points in
+/// one pixel the first and the last are kept.
 fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let area = context.plotting_area();
     let mut seen: Vec<(f64, f64)> = Vec::new();

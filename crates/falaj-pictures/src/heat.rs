@@ -80,8 +80,8 @@ fn draw(text: &mut String, heat: &Heat) -> Drawn {
                 [(left + 1, top + 1), (left + CELL - 1, top + ROW - 1)],
                 colour.filled(),
             ))?;
-            // Neither color belongs to the page's colors, so that the cell looks the same in light
-            // and dark.
+            // These two colors are not among the page's colors, so the cell looks the same on light
+            // and dark pages.
             let ink = if part > 0.45 { RGBColor(254, 254, 254) } else { RGBColor(16, 16, 16) };
             let style =
                 (FONT, 13).into_font().color(&ink).pos(Pos::new(HPos::Center, VPos::Center));

@@ -76,7 +76,7 @@ impl Rect {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PlacedLabel {
     pub(crate) place: Rect,
-    /// The line from the label to the point that it names, if it is not beside that point.
+    /// The line from the label to the point that it names, if the label is not beside that point.
     pub(crate) leader: Option<[Pixel; 2]>,
 }
 
@@ -88,8 +88,8 @@ const DISTANCES: [i32; 6] = [7, 11, 16, 24, 34, 48];
 const FAR: i32 = 16;
 /// Half of a mark's width.
 pub(crate) const MARK: i32 = 6;
-/// Penalties that are added to the distance, in pixels: `AMBIGUOUS` if another line or mark is
-/// nearer to the label than its own, `CROSSED` for each line and mark that its leader crosses.
+/// Penalties that are added to the distance, in pixels. `AMBIGUOUS`: another line or mark is nearer
+/// to the label than its own. `CROSSED`: for each line and mark that the label's leader crosses.
 const AMBIGUOUS: i32 = 40;
 const CROSSED: i32 = 25;
 
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Random lines, among them many that lie close to each other: no label lies on one, on
-    /// another label or beyond the panel.
+    /// Random lines, among them many that are close to each other: no label covers a line or
+    /// another label, or extends beyond the panel.
     #[test]
     fn no_label_lies_on_a_line() {
         let mut state = 1u64;

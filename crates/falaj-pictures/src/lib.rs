@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// Writes a picture in the format of the file's name: `*.png`, `*.pdf`, or else SVG.
+/// Writes a picture in the format of the file's name: `*.png`, `*.pdf`, otherwise SVG.
 pub fn save_one(path: &Path, svg: &str) -> Result<()> {
     match Format::of(path) {
         Format::Svg => {

@@ -1,6 +1,6 @@
-//! The delay and the loss to expect of each flow: means and quantiles, where all sources of a link
-//! are Poisson and a formula is known. Bounds hold for each packet; these values are averages over
-//! a long time.
+//! The expected delay and loss of each flow: means and quantiles, if all sources of a link are
+//! Poisson and a formula is known. Bounds hold for each packet; these values are averages over a
+//! long time.
 
 use crate::bounds::{Outlook, Sends, conserves_work};
 use falaj_engine::pipe::Pace;
@@ -128,8 +128,8 @@ fn obstacle(scenario: &Scenario, direction: &Direction, sources: &[Sends<'_>]) -
     of_link.map(str::to_owned).or_else(|| sources.iter().find_map(of_source))
 }
 
-/// The rank of each flow in a strict order of service. All have the same rank if the order is not
-/// strict, or not known.
+/// The rank of each flow in a strict order of service. All flows have the same rank if the order is
+/// not strict, or not known.
 fn ranks(direction: &Direction) -> Vec<u32> {
     struct AllRanks(u32);
     impl registry::Visitor for AllRanks {

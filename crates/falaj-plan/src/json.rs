@@ -100,8 +100,8 @@ fn flow_json(way: &Way<'_>, flow: usize) -> Json {
     out
 }
 
-/// All directions of a scenario; `before` is the plan before the change, if there is one. Bounds
-/// over several links are those of all methods, or of one.
+/// All directions of a scenario as JSON; `before` is the plan before the change, if there is one.
+/// Bounds over several links are given by all methods, or only by the method `only`.
 pub fn all(
     scenario: &Scenario,
     ways: &[Way<'_>],
@@ -116,7 +116,7 @@ pub fn all(
     json!({ "admitted": admitted, "directions": directions, "end_to_end": end_to_end })
 }
 
-/// One direction; `before` is the same direction before the change, if there is one.
+/// One direction as JSON; `before` is the same direction before the change, if there is one.
 fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
     let direction = way.direction;
     let flows = (0..way.flows.len()).map(|f| {

@@ -113,9 +113,8 @@ mod tests {
     use super::*;
 
     /// On the second link, bursts may be larger than at the sources, so no envelope follows from
-    /// the sources.
-    /// A quarter of `part` goes there directly, and the two sources of `pair` are different flows
-    /// there.
+    /// the sources. A quarter of `part` goes directly to that link. The two sources of `pair` are
+    /// different flows there.
     #[test]
     fn traffic_counts_on_all_links_of_its_route() {
         let text = r#"

@@ -34,7 +34,7 @@ pub struct Routes {
 pub struct Route {
     /// The source's name.
     pub traffic: String,
-    /// Number of its sources that take this route.
+    /// Number of individual sources that take this route.
     pub sources: u32,
     /// The names of the links, in order.
     pub links: Vec<String>,
@@ -217,7 +217,7 @@ impl Routes {
         all.collect()
     }
 
-    /// The reason why a flow has no bound, although all about the flow itself is known.
+    /// The reason why a flow has no bound although everything about the flow itself is known.
     fn why(&self, flow: usize, bounds: &EndToEnd) -> Option<String> {
         if bounds.best().is_some() {
             return None;
@@ -419,7 +419,7 @@ mod tests {
         for (a, b) in ours.flows.iter().zip(&theirs.flows) {
             for (a, b) in [(&a.total, &b.total), (&a.separated, &b.separated)] {
                 let [a, b] = [a, b].map(|of| falaj_theory::float(of.as_ref().unwrap()));
-                // The file says that lines carry packets at most at their rates, and not that
+                // The file states that lines carry packets at most at their rates, but not that
                 // instants are whole nanoseconds.
                 assert!((0.0..2.0).contains(&(a - b)), "{a} and {b}");
             }

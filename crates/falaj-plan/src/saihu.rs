@@ -3,8 +3,8 @@
 //!
 //! A network has servers and flows. The service curve of a server is the maximum of several curves,
 //! each a rate after a latency. The arrival curve of a flow is the minimum of several token
-//! buckets, and the flow passes a path of servers. A number has its unit after it, or the unit
-//! given beside it. Decimals are read exactly.
+//! buckets, and the flow passes a path of servers. A number is followed by its unit, or has the
+//! unit that is given beside it. Decimals are read exactly.
 
 use crate::network::Routes;
 use falaj_theory::network::{Flow, Network, Order, Server};

@@ -1,5 +1,5 @@
-//! The guarantees of each flow that hold whatever the other flows send, which a service monitors,
-//! and the result of admission, which also accepts a delay bound by the envelopes of all flows.
+//! The guarantees of each flow that hold whatever the other flows send; a service monitors them.
+//! Also the result of admission, which accepts a delay bound by the envelopes of all flows too.
 
 use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;

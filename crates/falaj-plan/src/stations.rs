@@ -1,5 +1,5 @@
-//! Throughput of stations that contend for a channel, if all of them always have packets (Bianchi's
-//! saturation).
+//! Throughput of stations that contend for a channel, if all stations always have packets
+//! (Bianchi's saturation).
 
 use falaj_scenario::Direction;
 use falaj_sched::disciplines::dcf::{self, Channel, rates};

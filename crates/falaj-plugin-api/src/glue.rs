@@ -1,8 +1,8 @@
 //! The layer between the C functions and a [`Discipline`]: the code that [`export!`](crate::export)
 //! puts into a library.
 //!
-//! No panic escapes: an instance that has panicked reports it at the next call of `next`, and does
-//! nothing else.
+//! No panic leaves the library: an instance that has panicked reports the panic at the next call of
+//! `next`, and does nothing else.
 
 use crate::abi::{self, Queue, Sent};
 use crate::{Answer, Discipline, Flow, Params, Refused, Setup, Value};

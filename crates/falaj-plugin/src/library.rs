@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// The system's message, without that of the library crate.
+/// The system's message, without the message of the library crate.
 fn because(error: &libloading::Error) -> String {
     use std::error::Error;
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())

@@ -111,8 +111,8 @@ impl Arrivals {
         row_times(&self.phases(), &self.heard).iter().sum()
     }
 
-    /// Distribution of the interval between two arrivals. It does not show how successive intervals
-    /// depend on one another.
+    /// Distribution of the interval between two arrivals. This distribution does not show how
+    /// successive intervals depend on one another.
     pub fn interval(&self) -> PhaseType {
         let rate = self.rate();
         let start = row_times(&self.phases(), &self.heard).into_iter().map(|v| v / rate).collect();

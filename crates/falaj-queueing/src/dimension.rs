@@ -95,8 +95,8 @@ pub struct Pair {
 /// Sizes and timeouts for a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pairs {
-    /// The pair that keeps the delay with the fewest batches. Among pairs within 1 % of the
-    /// fewest, the one with the shortest timeout.
+    /// The pair that keeps the delay with the fewest batches. Of several pairs within 1 % of the
+    /// fewest batches, this is the pair with the shortest timeout.
     pub best: Option<Pair>,
     /// The pair with the least delay of all pairs evaluated.
     pub least: Pair,
@@ -200,8 +200,8 @@ impl System {
         self.smallest(largest)
     }
 
-    /// Evaluates sizes up to `largest`: the stable sizes, the best one, and those that keep the
-    /// delay `asked`, if it is given.
+    /// Evaluates sizes up to `largest`: the stable sizes, the best size, and the sizes that keep
+    /// the delay `asked`, if it is given.
     pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
         if let Some(asked) = asked {
             not_negative("the required delay", asked)?;
@@ -224,8 +224,8 @@ impl System {
 }
 
 impl System {
-    /// Finds the largest size up to `largest` that keeps the delay `asked`, without the sizes of a
-    /// curve that the answer does not need.
+    /// Finds the largest size up to `largest` that keeps the delay `asked`. Evaluates no sizes for
+    /// a curve.
     fn largest_that_keeps(&self, asked: f64, largest: usize) -> Result<Option<Point>, Refused> {
         not_negative("the required delay", asked)?;
         let smallest = self.checked(largest)?;
@@ -308,7 +308,7 @@ impl System {
     }
 }
 
-/// Size number `i` of those that are evaluated first, 0 to [`GRID`].
+/// Size number `i` of the sizes that are evaluated first, from 0 to [`GRID`].
 fn grid(smallest: usize, largest: usize, i: usize) -> usize {
     let ratio = largest as f64 / smallest as f64;
     let size = (smallest as f64 * ratio.powf(i as f64 / GRID as f64)).round() as usize;

@@ -1,5 +1,5 @@
 //! Simulates the whole path packet by packet: driver domain, shared memory, a virtual machine that
-//! returns everything, shared memory again. It includes features that the model omits: timeouts,
+//! returns all packets, shared memory again. It includes features that the model omits: timeouts,
 //! packets of a batch that reach the virtual machine all at once, a finite queue, loss and jitter.
 
 use crate::batches::Policy;
@@ -24,12 +24,12 @@ pub struct Machine {
     /// queue is lost.
     pub room: usize,
     /// True if batches of the driver side hold packets of all guests, as in the paper. Otherwise
-    /// each guest has its own.
+    /// each guest has its own batches.
     pub shared: bool,
 }
 
-/// Delay, jitter and loss of the packets. Confidence intervals are those of the means of groups of
-/// consecutive packets (the method of batch means).
+/// Delay, jitter and loss of the packets. Confidence intervals are computed from the means of
+/// groups of consecutive packets (the method of batch means).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forwarded {
     /// Time from the arrival of a packet to its departure, over packets that departed.
@@ -86,7 +86,7 @@ struct World {
     machine: Machine,
     due: BinaryHeap<Due>,
     planned: u64,
-    /// Open batches: those of the driver side first, then those of the guests.
+    /// Open batches: first the batches of the driver side, then those of the guests.
     open: Vec<Open>,
     /// Waiting batches; the first is in service. The flag is true on the way back.
     queue: VecDeque<(bool, Vec<Packet>)>,

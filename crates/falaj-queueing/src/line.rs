@@ -30,12 +30,13 @@ impl Stream {
         Stream { count, rate, size: None, service: None }
     }
 
-    /// The rule for filling the batches of these streams, where `policy` is that of all others.
+    /// The rule for filling the batches of these streams; `policy` is the rule of all other
+    /// streams.
     fn policy(&self, policy: Policy) -> Policy {
         Policy { size: self.size.unwrap_or(policy.size), ..policy }
     }
 
-    /// Service of the batches of these streams, where `service` is that of all others.
+    /// Service of the batches of these streams; `service` is the service of all other streams.
     fn service(&self, service: Service) -> Service {
         self.service.unwrap_or(service)
     }
@@ -71,8 +72,8 @@ pub struct Line {
     service: Service,
 }
 
-/// Results of a simulation. Confidence intervals are those of the means of groups of consecutive
-/// batches (the method of batch means).
+/// Results of a simulation. Confidence intervals are computed from the means of groups of
+/// consecutive batches (the method of batch means).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
     /// Time for which batches wait for their service.
@@ -287,7 +288,7 @@ pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64,
     Ok(load)
 }
 
-/// Sums over one of the parts of the simulation whose means give the confidence intervals.
+/// Sums over one part of the simulation. The means of the parts give the confidence intervals.
 #[derive(Default)]
 struct Counted {
     batches: u64,

@@ -1,8 +1,8 @@
 //! Matrices and their LU decomposition, in blocks.
 //!
-//! Products are those of `ndarray`. A decomposition and the solution of triangular systems work on
-//! blocks of [`BLOCK`] columns, so that most of their time is spent in such products too (Golub
-//! and Van Loan, *Matrix Computations*, 3.2.11 and 3.1.4).
+//! `ndarray` computes products. A decomposition and the solution of triangular systems work on
+//! blocks of [`BLOCK`] columns, so that products take most of their time too (Golub and Van Loan,
+//! *Matrix Computations*, 3.2.11 and 3.1.4).
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis};
@@ -65,8 +65,8 @@ impl Mat {
         self.0.column(j).into_iter().copied()
     }
 
-    /// Decomposes a square matrix into triangular ones, rows exchanged so that each pivot is the
-    /// largest of its column. A singular matrix gives solutions that are not finite.
+    /// Decomposes a square matrix into two triangular ones. Rows are exchanged so that each pivot
+    /// is the largest entry of its column. A singular matrix gives solutions that are not finite.
     pub(crate) fn lu(self) -> Lu {
         let mut lu = self.0;
         let n = lu.nrows();

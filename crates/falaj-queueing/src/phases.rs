@@ -6,7 +6,7 @@
 //! independently (the usual decoupling of polling systems). If all links are of type A, the pauses
 //! are constant and only the grid is approximate.
 
-/// A link of such a server.
+/// A link of a server that attends links in a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct PhasedLink {
     /// Packets per unit of time.
@@ -15,13 +15,13 @@ pub struct PhasedLink {
     pub service: f64,
     /// Length of its phase, at least `service`.
     pub phase: f64,
-    /// True if its phase goes on while its queue is empty (type A).
+    /// True if the link's phase goes on while its queue is empty (type A).
     pub stays_empty: bool,
     /// Number of packets that find room, including the one in service.
     pub most: usize,
 }
 
-/// The values to expect of such a link.
+/// The expected delay and loss of a link in the ring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhasedDelay {
     /// Mean time from the arrival of a packet to the end of its service.
@@ -136,8 +136,9 @@ impl Interval {
         to[most] += rest;
     }
 
-    /// The integral of the mean number in the system over the interval: the integral of the
-    /// probability of `a` arrivals is that of more than `a` arrivals at the end, over the rate.
+    /// The integral of the mean number in the system over the interval. The integral of the
+    /// probability of `a` arrivals is the probability of more than `a` arrivals at the end, over
+    /// the rate.
     fn number(&self, from: usize, most: usize, rate: f64) -> f64 {
         let room = most - from;
         let missing: f64 = (0..room).map(|a| (room - a) as f64 * self.more[a]).sum();
@@ -285,9 +286,9 @@ fn merged(lengths: Lengths) -> Lengths {
 mod tests {
     use super::*;
 
-    /// The load is so low that no packet meets another one, and the cycle has 60 us. A packet that
-    /// comes in the first 26 us of the phase is sent at once. Any other waits for the next phase,
-    /// 17 us on average.
+    /// The load is so low that no packet meets another packet, and the cycle has 60 us. A packet
+    /// that comes in the first 26 us of the phase is sent at once. Any other packet waits for the
+    /// next phase, 17 us on average.
     #[test]
     fn a_single_packet_waits_for_the_rest_of_the_cycle() {
         let link =

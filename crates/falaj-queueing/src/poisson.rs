@@ -71,7 +71,7 @@ impl PoissonServer {
         (-low * work).exp()
     }
 
-    /// Loss and wait if no more than `most` packets find room, the one in service included; exact.
+    /// Loss and wait if no more than `most` packets find room, including the one in service. Exact.
     ///
     /// The numbers of packets that departing packets leave behind are a Markov chain. Each
     /// probability follows from the earlier ones, because the number passes each level as often
@@ -113,7 +113,7 @@ impl PoissonServer {
         let mut more: Vec<f64> = Vec::new();
         for &(time, part) in &self.parts {
             let (mean, share) = (rate * time, part / all);
-            // Beyond these the probabilities are less than a float's precision.
+            // Beyond this number the probabilities are below the precision of a float.
             let last = (mean + 12.0 * mean.sqrt() + 30.0).ceil() as usize;
             more.resize(more.len().max(last), 0.0);
             let mut logarithm = -mean;
@@ -158,8 +158,8 @@ pub fn mean_waits_by_rank(ranks: &[PoissonServer]) -> Vec<Option<f64>> {
 #[derive(Clone, Debug)]
 pub struct WaitTable {
     step: f64,
-    /// Probability of a wait of at most each number of steps and a half; the first value is that of
-    /// no wait.
+    /// Probability of a wait of at most `n` steps and a half, for each `n`; the first value is the
+    /// probability of no wait.
     at_most: Vec<f64>,
 }
 
@@ -213,7 +213,7 @@ impl WaitTable {
         if time < 0.0 {
             return 0.0;
         }
-        // The values stand at 0, and then in the middle between two steps.
+        // The values belong to 0, and then to the middle between two steps.
         let place = time / self.step + 0.5;
         let (from, part) = match place {
             place if place < 1.0 => (0, 2.0 * place - 1.0),
@@ -260,8 +260,9 @@ mod tests {
         assert_eq!(PoissonServer::new([(1.0, 1.0)]).mean_wait(), None);
     }
 
-    /// The weighted sum of the waits is the same as in order of arrival, and the waits of two ranks
-    /// of load 0.3 and 0.5 and one length are, by hand, 0.4 / 0.7 and 0.4 / (0.7 * 0.2).
+    /// The weighted sum of the waits is the same as in order of arrival. By hand, the waits of two
+    /// ranks with loads of 0.3 and 0.5 and packets of one length are 0.4 / 0.7 and 0.4 / (0.7 *
+    /// 0.2).
     #[test]
     fn ranks_divide_the_wait_as_cobham_says() {
         let ranks = [0.3, 0.5].map(|rate| PoissonServer::new([(1.0, rate)]));
@@ -273,9 +274,9 @@ mod tests {
         assert_eq!(mean_waits_by_rank(&[all.clone(), all]), [None, None]);
     }
 
-    /// With room for one packet the loss is `load / (1 + load)`, whatever the services; with room
-    /// for two of one length it is, by hand, `1 - 1 / (e^-a / 1 + a)` at load `a`: the chain has
-    /// `left_1 = (1 - e^-a) / e^-a`, so `left_0 = e^-a`.
+    /// With room for one packet the loss is `load / (1 + load)`, whatever the services are. With
+    /// room for two packets of one length the loss is, by hand, `1 - 1 / (e^-a + a)` at load `a`:
+    /// the chain has `left_1 = (1 - e^-a) / e^-a`, so `left_0 = e^-a`.
     #[test]
     fn short_queues_lose_what_the_chain_says() {
         for load in [0.2_f64, 1.0, 3.0] {
@@ -297,7 +298,7 @@ mod tests {
         assert!(long.loss < 1e-12, "{}", long.loss);
         let full = PoissonServer::new([(1.0, 4.0)]).limited(1000);
         near(full.loss, 0.75, 1e-12);
-        // 999 packets are before it, and the first of them has been served in part.
+        // 999 packets are before it, and the first of these packets has been served in part.
         near(full.mean_wait, 998.5, 1e-3);
     }
 

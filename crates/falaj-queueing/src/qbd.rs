@@ -1,12 +1,13 @@
 //! Quasi-birth-death processes: a level that changes by one at a time, and a phase.
 //!
 //! `G` is the distribution of the phase in which a level is first left downwards. `R` is the
-//! expected time in the next level's phases for each unit of time in this one's. They are the least
-//! solutions of `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`. Logarithmic reduction is
-//! from Latouche and Ramaswami (1993), cyclic reduction from Bini and Meini (1995).
+//! expected time in the phases of the next level for each unit of time in the phases of this level.
+//! `G` and `R` are the least solutions of `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`.
+//! Logarithmic reduction is from Latouche and Ramaswami (1993), cyclic reduction from Bini and
+//! Meini (1995).
 //!
-//! If arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are
-//! zero. Both reductions preserve that: only the other columns are computed.
+//! If arrivals come from few phases and services begin in few phases, most columns of `A0` and `A2`
+//! are zero. Both reductions preserve these zeros: only the other columns are computed.
 
 use crate::linear::Mat;
 use crate::matrix::{

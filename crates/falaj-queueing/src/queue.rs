@@ -56,8 +56,7 @@ impl Queue {
         }
         let left = (&Mat::identity(n) - &solved.r).lu();
         let visits: Vec<f64> = left.solve(&Mat::from_fn(n, 1, |_, _| 1.0)).entries().collect();
-        // One of the equations follows from the others; the sum over all levels stands in its
-        // place.
+        // One of the equations follows from the others; it is replaced by the sum over all levels.
         let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { visits[i] } else { boundary[(i, j)] });
         let mut right = vec![0.0; n];
         right[0] = 1.0;
@@ -89,7 +88,7 @@ impl Queue {
         self.load
     }
 
-    /// Mean number in the system, the one in service included.
+    /// Mean number in the system, including the packet in service.
     pub fn mean_number(&self) -> f64 {
         self.number
     }
@@ -142,8 +141,8 @@ impl Queue {
     }
 
     /// The wait as a phase-type distribution: the chain of [`waits_longer`](Queue::waits_longer),
-    /// reversed in time. Its number of phases is that of the arrivals times the square of that of
-    /// the service, at most.
+    /// reversed in time. It has at most as many phases as the arrivals, times the square of the
+    /// number of phases of the service.
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();

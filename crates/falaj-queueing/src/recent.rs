@@ -5,7 +5,7 @@
 const KEPT: usize = 63;
 /// Ratio of the standard deviation to the median absolute deviation, for normal values.
 const NORMAL: f64 = 1.4826;
-/// Ratio of the standard error of a median to that of a mean, for normal values.
+/// Ratio of the standard error of a median to the standard error of a mean, for normal values.
 const MEDIAN: f64 = 1.2533;
 
 /// The last [`KEPT`] measurements.
@@ -38,7 +38,7 @@ impl Recent {
 
     /// The median and its standard error; `None` with fewer than three measurements.
     pub(crate) fn known(&self) -> Option<(f64, f64)> {
-        // If there are only two measurements, either may be the outlier.
+        // With only two measurements, either one may be the outlier.
         if self.found.len() < 3 {
             return None;
         }

@@ -1,10 +1,10 @@
 //! Batches of several streams before one server: a superposition of Erlang renewal processes,
 //! which is not a renewal process itself.
 //!
-//! Packets of a stream are Poisson; every `size` of them form a batch. The interval between
-//! batches has one exponential step per packet, so the numbers of packets in the streams' open
-//! batches form a Markov chain, and the queue is a MAP/M/1. Equal streams are lumped; still,
-//! four streams and batches of 160 have more states than any matrix can hold.
+//! Packets of a stream are Poisson; every `size` packets form a batch. The interval between batches
+//! has one exponential step per packet. So the numbers of packets in the streams' open batches form
+//! a Markov chain, and the queue is a MAP/M/1. Equal streams are not distinguished; still, four
+//! streams and batches of 160 packets have more states than any matrix can hold.
 //!
 //! So the same stream of batches is solved for small sizes, and the mean is extrapolated to the
 //! true size as a function of one over the size. This function is not a power series: sources of
@@ -157,8 +157,8 @@ impl Superposed {
         self.streams.iter().map(phases).product()
     }
 
-    /// This stream of batches, with `size` packets each, except of streams with their own size:
-    /// fewer and longer steps, equal rate and load.
+    /// The same stream of batches, but with `size` packets each: fewer and longer steps, at equal
+    /// rate and load. Streams with their own size keep it.
     pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
         let scale = size as f64 / self.size as f64;
         let mut groups = self.streams.iter().map(|s| match s.size {
@@ -210,8 +210,8 @@ fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
     let halves = |n: usize| if n < 2 { n as f64 } else { 0.5 * (n + 1) as f64 };
     let fewer = &from[1..];
     let (series, half) = (at(&from, &whole), at(&from, &halves));
-    // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum
-    // was never below it.
+    // Both differences fall as sizes grow, a little more slowly than the error. In tests the error
+    // was never above twice their sum.
     let error = 2.0 * ((series - half).abs() + (half - at(fewer, &halves)).abs());
     Mean { wait: half, error, from }
 }

@@ -1,10 +1,10 @@
-//! The opener of adapters' ports once the link has begun: a process beside the link's, created when
-//! that was single-threaded.
+//! The process that opens adapters' ports once the link runs. It is separate from the link's
+//! process, which created it when it still had a single thread.
 //!
-//! Other network namespaces can be entered by a single-threaded process only, and the link's
-//! process has several threads. A caller that has given up the privileges for opening can still
-//! send requests here. A request is a line of words on a socket that only the link's own process
-//! can reach; each is executed by a copy of the opener, so that the opener itself stays in its
+//! Only a single-threaded process can enter other network namespaces, and the link's process has
+//! several threads. A caller that has given up the privileges for opening can still send requests
+//! to the opener. A request is a line of words on a socket that only the link's own process can
+//! reach. A copy of the opener executes each request, so that the opener itself stays in its
 //! namespace.
 
 use super::spaces::{self, Addresses, Space};
@@ -109,7 +109,7 @@ impl Drop for Opener {
         // No further requests are possible.
         let _ =
             nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
-        // A stopped process would never end by itself.
+        // A stopped process would not end without this signal.
         let _ = kill(Pid::from_raw(self.process.pid), Signal::SIGKILL);
         wait(&self.process);
     }

@@ -27,8 +27,8 @@ impl Space {
         Space { namespace, mac: at.mac(place), place: Some(place) }
     }
 
-    /// A namespace without IP addresses. Its Ethernet address is drawn at random: behind the uplink
-    /// there may be other hosts with such interfaces.
+    /// A namespace without IP addresses. Its Ethernet address is drawn at random, because behind
+    /// the uplink there may be other hosts with interfaces of this kind.
     pub fn bare(namespace: Option<String>) -> Space {
         // `RandomState` takes its keys from the kernel's random numbers.
         let [a, b, c, d, e, ..] = RandomState::new().hash_one(()).to_be_bytes();
@@ -82,7 +82,7 @@ impl Addresses {
         (at.mac(place) == mac && place > 0).then_some((at, place))
     }
 
-    /// The place with this Ethernet address, if it is not that of the uplink.
+    /// The place with this Ethernet address, unless it is the uplink's place.
     pub fn place(self, mac: [u8; 6]) -> Option<u8> {
         (Addresses::UPLINK + 1..=Addresses::LAST).find(|&place| self.mac(place) == mac)
     }

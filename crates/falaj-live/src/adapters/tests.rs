@@ -245,7 +245,8 @@ fn an_address_stays_its_owners_over_a_restart() {
     second.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *second.near, NAMES), "a");
     assert_eq!(reported(&told), []);
-    // An interface created with the address takes it over; a removed adapter frees its addresses.
+    // An interface that was created with the address takes it over from its owner; a removed
+    // adapter frees its addresses.
     let (port, _outside) = port();
     second.adapters.add("d", port, Some(mac(1))).unwrap();
     assert_eq!(reported(&told), [AddressChange::Forgotten("a".into(), mac(1))]);

@@ -160,7 +160,7 @@ impl Error for OpenError {
 mod tests {
     use super::*;
 
-    /// Each backend parses the names in its example, and displays them as they are written.
+    /// Each backend parses the names in its example, and displays them as they were written.
     #[test]
     fn each_backend_reads_the_names_of_its_example() {
         for backend in BACKENDS.iter().filter(|backend| !backend.example.is_empty()) {

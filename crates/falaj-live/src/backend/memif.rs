@@ -295,7 +295,7 @@ impl FramePath {
         Ok(received.map(|length| length.map(|length| Tap::VNET_HEADER + length)))
     }
 
-    /// Requests a wake-up; returns true if there is nothing to do until it comes.
+    /// Requests a wake-up; returns true if there is nothing to do until the wake-up.
     fn rest(&mut self) -> io::Result<bool> {
         match self {
             FramePath::Frames(link) => link.rest(),
@@ -350,7 +350,7 @@ impl Backend for Rc<Memif> {
 
 /// A port at a shared memory interface.
 ///
-/// It never reports that it is gone: another peer may connect.
+/// The port never reports that it is gone: another peer may connect.
 #[derive(Debug)]
 pub struct MemifPort {
     memif: Rc<Memif>,

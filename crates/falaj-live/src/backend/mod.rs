@@ -41,7 +41,7 @@ pub static BACKENDS: &[&BackendEntry] =
 pub struct BackendEntry {
     /// Scheme with which the names of its ends begin: `vhost:`. Empty: none.
     pub scheme: &'static str,
-    /// Form of such a name: `vhost:PATH`.
+    /// Form of the names of its ends: `vhost:PATH`.
     pub form: &'static str,
     /// Description for the help of `falaj bridge`; lines of 100 columns at most.
     pub help: &'static str,

@@ -101,8 +101,8 @@ impl Tap {
         loop {
             match unistd::write(&self.fd, unit) {
                 Ok(_) => return Ok(true),
-                // The kernel reports EIO for an interface that is down: its user may take it down
-                // at any time, and, like an unplugged cable, that does not end the forwarder.
+                // The kernel reports EIO for an interface that is down. Its user may take it down
+                // at any time, and that does not end the forwarder, as an unplugged cable does not.
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EIO) => {
                     return Ok(false);
                 }

@@ -53,7 +53,7 @@ struct KeptPacket {
     arrival: u64,
     /// Length as the link accounts it.
     bytes: u32,
-    /// Its bytes, with the header of the unit.
+    /// The packet's bytes, with the header of the unit.
     #[serde(with = "serde_bytes")]
     unit: Vec<u8>,
 }

@@ -140,7 +140,8 @@ mod tests {
             let count = |how| all.iter().filter(|&&one| one == how).count();
             [Conformance::Within, Conformance::Bunched, Conformance::Beyond].map(count)
         };
-        // Four packets conform as they were read, the others as they may have come in 10 ms.
+        // Four packets conform by the time of reading, the others may have conformed in the 10 ms
+        // before.
         assert_eq!(bunch(Span::from_millis(10), 20), [4, 16, 0]);
         // More packets than may have conformed in that time.
         assert_eq!(bunch(Span::from_millis(10), 27), [4, 20, 3]);

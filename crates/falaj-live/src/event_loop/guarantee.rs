@@ -72,9 +72,9 @@ pub struct GuaranteeTerms {
 /// The cause of a packet's late departure or delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationCause {
-    /// Its flow exceeded its envelope.
+    /// The packet's flow exceeded its envelope.
     OwnBurst,
-    /// This host read it late, together with others, or delivered it late.
+    /// This host read the packet late, together with others, or delivered it late.
     Host,
     /// The guarantee was not kept.
     Guarantee,
@@ -349,7 +349,7 @@ enum Settles {
     Since { wire: Span },
 }
 
-/// State of a pipe beside its flows.
+/// State of a pipe, apart from its flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct PipeState {
     settles: Settles,

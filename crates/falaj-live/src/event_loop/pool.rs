@@ -286,8 +286,8 @@ mod tests {
             })
             .collect()
         };
-        // One owner after the other takes its full share: eight ninths of the memory that the
-        // owners before left. A port and the adapter of the same number are different owners.
+        // The owners take their full shares in turn: eight ninths of the memory that the owners
+        // before have left. A port and the adapter of the same number are different owners.
         let owners = [MemoryOwner::Adapter(0), MemoryOwner::Port(0), MemoryOwner::Adapter(7)];
         let all: Vec<_> = owners.map(|owner| taken(&mut pool, owner)).into();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);

@@ -13,8 +13,7 @@ const QUANTUM: i64 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 struct ReadQuota {
-    /// The rest of the quantum, in nanoseconds; below zero a debt. One unit may cost several
-    /// quanta.
+    /// The rest of the quantum, in nanoseconds; negative: a debt. One unit may cost several quanta.
     left: i64,
     /// True if the port's turn was interrupted.
     goes_on: bool,

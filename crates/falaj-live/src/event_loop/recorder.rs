@@ -168,7 +168,7 @@ impl Recorder {
     }
 }
 
-/// Writes pieces until there are no more, or one of them cannot be written.
+/// Writes pieces until there are no more, or a piece cannot be written.
 fn write(mut file: File, pieces: &Receiver<CapturePiece>) -> (u64, io::Result<()>) {
     let mut packets = 0;
     let written = pieces.iter().try_for_each(|piece| {

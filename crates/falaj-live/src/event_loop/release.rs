@@ -401,7 +401,7 @@ mod tests {
         scene.soonest = Time::ZERO;
         scene.emit(2, 70);
         assert_eq!(scene.due(71), []);
-        // There is no next packet any more.
+        // There are no further packets.
         scene.drop(3);
         assert_eq!(scene.due(71), [(2..3, vec![0])]);
         assert!(scene.releases.is_empty());

@@ -18,7 +18,7 @@ use falaj_sched::units::time::{Span, Time};
 /// thread's time. With shorter pieces, waking up would take longer than the piece.
 const PIECE: Span = Span::from_micros(50);
 
-/// However large the kernel's reserve, there is at least this time between two pieces.
+/// Minimum time between two pieces, however large the kernel's reserve is.
 const LEAST: Span = Span(4 * PIECE.0);
 
 /// The time owed to other threads.
@@ -84,9 +84,9 @@ mod tests {
     const KEPT: RtReserve = RtReserve { part: Span::from_millis(50), of: Span::from_secs(1) };
     const AWAKE: Span = Span::from_millis(1);
 
-    /// Yields of a loop that delivers a packet every `gap`, where waking is late by each of `late`
-    /// in turn: number of pieces in a second, the fraction of late packets, and the longest time
-    /// without a piece.
+    /// Simulates a loop that delivers a packet every `gap` nanoseconds; its wake-ups are late by
+    /// the values of `late` in turn. Returns the number of pieces in a second, the fraction of late
+    /// packets, and the longest time without a piece.
     fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
         let mut owed = RtYield::new(Some(KEPT));

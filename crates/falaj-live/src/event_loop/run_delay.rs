@@ -12,7 +12,7 @@ const LOOK: Span = Span::from_millis(1);
 /// Time for which the thread was ready and did not run, between one look and the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// Time of the later look.
+    /// Time of the second of these looks.
     pub(super) seen: Time,
     pub(super) span: Span,
 }

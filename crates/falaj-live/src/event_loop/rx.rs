@@ -206,7 +206,7 @@ impl Forwarder {
         self.note();
     }
 
-    /// The route of a packet; without rules, that of its whole unit.
+    /// The route of a packet; without rules, the route of its whole unit.
     fn entry(
         &mut self,
         i: usize,

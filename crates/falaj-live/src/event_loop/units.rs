@@ -7,17 +7,17 @@ use crate::gso::Train;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 
-/// One wire packet.
+/// One packet, as the link transmits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitPacket {
-    /// Its unit and its index in the unit.
+    /// The packet's unit, and its index in the unit.
     pub(crate) unit: u32,
     pub(crate) index: u32,
     /// Number of packets that arrived before it.
     pub(crate) number: u64,
     /// Time of arrival.
     pub(crate) arrival: Time,
-    /// Its flow, by the numbering at its arrival.
+    /// The packet's flow, by the numbering at its arrival.
     pub(crate) flow: FlowId,
     /// Length as the link accounted it.
     pub(crate) bytes: u32,
@@ -113,8 +113,8 @@ impl UnitStore {
         }
     }
 
-    /// Records that the engine has decided on this packet, and returns it. Its handle may be
-    /// reused.
+    /// Records that the engine has decided on this packet, and returns the packet. Its handle may
+    /// be reused.
     #[inline]
     pub(crate) fn decided(&mut self, handle: u32) -> UnitPacket {
         self.free.push(handle);

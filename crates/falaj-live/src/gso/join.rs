@@ -77,7 +77,8 @@ pub(crate) struct TrainJoin {
     /// Length of each payload but the last.
     size: usize,
     packets: usize,
-    /// True if identifications of IPv4 count up, false if all are equal; known once there are two.
+    /// True if identifications of IPv4 count up, false if all are equal; `None` until there are
+    /// two.
     counts: Option<bool>,
 }
 
@@ -184,7 +185,7 @@ mod tests {
             (r.udp, r.extension) = (udp, r.extension && !udp);
             let mut whole = unit(&r);
             if r.payload <= r.size {
-                // One packet, whatever its header says.
+                // The unit is one packet, whatever its header says.
                 whole[virtio::GSO_TYPE] = 0;
                 whole[virtio::GSO_SIZE..virtio::GSO_SIZE + 2].fill(0);
             }

@@ -2,7 +2,7 @@
 //! payload of all. The virtio-net header states where to cut.
 //!
 //! The queue, the discipline and the rate apply to the packets of such a unit, a *train*; the bytes
-//! stay in one piece. Packets that leave together are cut out as a smaller unit, with headers as
+//! stay in one piece. Packets that leave together are cut out as a smaller unit. Its headers are as
 //! the kernel's own segmentation would make them: length, IPv4 identification and checksum, TCP
 //! sequence number and flags, and the note of the unfinished checksum.
 
@@ -220,8 +220,8 @@ pub(crate) fn is_of_datagrams(unit: &[u8]) -> bool {
     Train::of(unit).is_some_and(|train| train.headers.transport == Transport::Udp)
 }
 
-/// Passes each packet of a unit to `each` by itself, for a port that accepts single packets only;
-/// returns true if all were taken. `part` is a buffer for them.
+/// Passes the packets of a unit to `each` one by one, for a port that accepts single packets only.
+/// Returns true if all packets were accepted. `part` is a buffer for one packet.
 pub(crate) fn singly(
     unit: &[u8],
     part: &mut Vec<u8>,

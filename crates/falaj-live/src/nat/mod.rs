@@ -42,7 +42,7 @@ const OWN_NET: &str = "10.77.254.0/24";
 /// The far side's address in that network, and the address of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
 
-/// The longest time for a way out to come up.
+/// The longest time until a way out must be ready.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A method for the way out.

@@ -24,7 +24,7 @@ pub(super) struct Owners {
     _lock: Flock<File>,
 }
 
-/// One owner.
+/// One owner: a link that needs forwarding.
 pub(super) struct Owner {
     directory: PathBuf,
     number: u8,
@@ -130,7 +130,7 @@ mod tests {
     fn killed_owners_are_found() {
         let directory = place("killed");
         let owners = || Owners::at(directory.clone()).expect("ours");
-        // Its lock is released, and its file remains.
+        // The lock of the owner is released, and its file remains, as if its process was killed.
         drop(owners().join(7, true).expect("free"));
         let alive = owners().join(8, false).expect("free");
         let mut now = owners();

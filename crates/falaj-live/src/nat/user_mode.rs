@@ -123,7 +123,7 @@ impl Caretaker for UserMode {
 
     fn close(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It fails if the program has already ended.
+            // This fails if the program has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }

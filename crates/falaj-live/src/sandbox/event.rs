@@ -3,8 +3,8 @@
 /// The way in which a command ended: with a status or by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it
-    /// could not be executed; its standard error then says why.
+    /// The command returned this status. As in a shell, 127 also means that the command was not
+    /// found and 126 that it could not be executed; its standard error then has the reason.
     Code(i32),
     /// A signal of this number killed it.
     Signal(i32),
@@ -23,12 +23,12 @@ impl Exit {
 /// An event of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEvent {
-    /// Its command ended. Processes that the command left behind go on until the sandbox is
+    /// The side's command ended. Processes that the command left behind go on until the sandbox is
     /// dropped.
     Exited(Exit),
-    /// A connection to this port of its own loopback addresses was refused. This event comes once
-    /// for each port, and only from a side that
-    /// [tells refusals](super::SandboxSpec::tells_refusals).
+    /// A connection to this port of the side's own loopback addresses was refused. This event comes
+    /// once for each port, and only from a side that [tells
+    /// refusals](super::SandboxSpec::tells_refusals).
     Refused(u16),
     /// The side itself is gone, killed from outside, with all its processes. No event follows, and
     /// `Sandbox::control_fd` stays readable for ever: remove it from the poll set.

@@ -1,4 +1,4 @@
-//! Any number of sides, each in namespaces of its own, and the caller's handles of them.
+//! Any number of sides, each in separate namespaces, and the caller's handles of them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -118,8 +118,8 @@ impl Drop for Held {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // All sides are killed at once: the kernel takes tens of milliseconds to remove one side's
-        // interface, and the other sides should not run on alone meanwhile.
+        // All sides are killed at once. The kernel takes tens of milliseconds to remove one side's
+        // interface, and the other sides should not run on alone in that time.
         for side in self.held.iter().filter(|side| !side.left) {
             side.kill();
         }

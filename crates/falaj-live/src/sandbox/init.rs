@@ -265,7 +265,7 @@ impl SideInit {
             let mut ended = None;
             while let Some((pid, status)) = process::reap() {
                 if command == Some(Pid::from_raw(pid)) {
-                    // This comes first, because the number may be reused for another process.
+                    // The number is forgotten first, because it may be reused for another process.
                     command = None;
                     ended = Some(match status.signal() {
                         Some(signal) => Exit::Signal(signal),

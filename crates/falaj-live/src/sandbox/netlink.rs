@@ -37,7 +37,8 @@ pub(crate) struct NetlinkInterface<'a> {
     pub(crate) mtu: u16,
     /// Largest number of frames that wait for the reader.
     pub(crate) queue: u32,
-    /// True if the interface accepts units of many packets; else the kernel divides them first.
+    /// True if the interface accepts units of many packets; otherwise the kernel divides them
+    /// first.
     pub(crate) large: bool,
 }
 

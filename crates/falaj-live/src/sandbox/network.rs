@@ -68,7 +68,7 @@ impl SideNetwork {
             ] {
                 set(&format!("ipv6/conf/{conf}/{name}"), value);
             }
-            // If there are two paths between hosts, packets may arrive by the other one.
+            // If there are two paths between hosts, packets may arrive by the other path.
             set(&format!("ipv4/conf/{conf}/rp_filter"), "0");
         }
         // Processes of any group may send pings; the kernel only accepts groups that the user
@@ -313,8 +313,8 @@ fn link_local(mac: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Sets a setting of this network namespace. Best effort: `/proc/sys` may be read-only, as in
-/// containers, and the link works without it.
+/// Changes a setting of this network namespace. Best effort: `/proc/sys` may be read-only, as in
+/// containers, and the link works without the change.
 fn set(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/net/{name}"), value);
 }

@@ -34,7 +34,8 @@ impl Refusals {
         Ok(Refusals { socket, told: BTreeSet::new() })
     }
 
-    /// The port of a connection that was refused since the last call. Each port is returned once.
+    /// The port of a connection that was refused since the last call. Each port is returned only
+    /// once.
     pub(super) fn next(&mut self) -> Option<u16> {
         let mut packet = [0; 64];
         loop {

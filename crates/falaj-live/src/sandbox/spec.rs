@@ -57,10 +57,10 @@ pub struct SandboxSide {
     pub stdout: Option<OwnedFd>,
     /// The command's standard error; `None`: the caller's.
     pub stderr: Option<OwnedFd>,
-    /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
-    /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
-    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi. A
-    /// variable given here replaces one of the same name.
+    /// Variables added to the caller's environment. The sandbox itself sets `FALAJ_SIDE` (`a` or
+    /// `b`), `FALAJ_ADDR`, `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the last two only if the
+    /// link carries IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for
+    /// mahimahi. A variable given here replaces a variable of the same name.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -79,8 +79,8 @@ impl SandboxSide {
 pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// True if a TAP may pass TCP units larger than the MTU, which are forwarded as they are:
-    /// throughput is far higher, but one unit is then many packets.
+    /// True if a TAP may pass TCP units larger than the MTU, which are forwarded as they are. The
+    /// throughput is then far higher, but one unit consists of many packets.
     pub tso: bool,
     /// The kind of connection between the sides.
     pub join: Join,

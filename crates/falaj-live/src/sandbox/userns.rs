@@ -11,7 +11,7 @@ use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
-/// The capabilities of the command in its namespaces: those that ping, tcpdump and ip need.
+/// The capabilities of the command in its namespaces; ping, tcpdump and ip need them.
 const GIVEN: [Capability; 3] =
     [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
 

@@ -39,8 +39,9 @@ pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
     ))
 }
 
-/// Sends `datagrams` datagrams from one socket to the other, each when the one before has arrived
-/// and `pause` is over, until `stop` is set. Returns their delays, and how many were lost.
+/// Sends `datagrams` datagrams from one socket to the other, until `stop` is set. Each is sent when
+/// the datagram before it has arrived and `pause` is over. Returns the delays, and how many
+/// datagrams were lost.
 ///
 /// # Errors
 /// The kernel's error, of either socket.

@@ -545,7 +545,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
     Ok(())
 }
 
-/// The same decisions as in simulated time: packets lost, duplicated, corrupted.
+/// The decisions are the same as in simulated time: packets lost, duplicated, corrupted.
 #[test]
 fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let half = |what: u64| RandomEvent::independent(Probability::of(what, 10));
@@ -696,7 +696,8 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let first = far.inside.borrow().out.iter().find(|(_, unit)| unit[1] == 1).map(|(at, _)| *at);
     assert!(first >= Some(pushed + Span::from_millis(50)), "{first:?}");
     let snapshot = forwarder.snapshot();
-    // Both flows up, and the one down; earlier contents are replaced.
+    // Both flows in the direction up, and the flow in the direction down; earlier contents are
+    // replaced.
     let mut measured = vec![falaj_live::event_loop::Sojourns::default(); 2];
     measured[0].delay.record(Span::from_secs(9));
     assert_eq!(forwarder.measured(&mut measured, 0, Span::from_secs(1)), 3);

@@ -142,7 +142,8 @@ pub(crate) fn adapters(bytes: &[u8]) {
         }
         while uplink.recv(&mut got).is_ok() {}
     }
-    // An adapter that is added again gets its address back, even if another has used it meanwhile.
+    // An adapter that is added again gets its address back, even if another adapter has used it in
+    // between.
     NAMES.iter().for_each(|name| drop(all.remove(name)));
     outside = (0..NAMES.len()).map(add).collect();
     pass(&mut near, &mut far);

@@ -1,6 +1,6 @@
-//! The tests of the live crate without namespaces in one program, so that they are linked once.
-//! Sandboxes have to be started by a single-threaded process, so their tests are a program beside
-//! this folder.
+//! All tests of the live crate that need no namespaces, in one program, so that they are linked
+//! once. Only a single-threaded process can start a sandbox, so the tests of sandboxes are a
+//! separate program beside this folder.
 
 mod device_paced;
 mod event_loop;

@@ -327,8 +327,8 @@ pub(crate) fn rings(bytes: &[u8]) {
 }
 
 /// Arbitrary messages of a monitor: correct messages in the wrong order, messages with one wrong
-/// field, wrong descriptors, memory at wrong addresses. Each is answered or the connection is
-/// closed, and in the end another monitor's guest is served.
+/// field, wrong descriptors, memory at wrong addresses. Each message is answered or the connection
+/// is closed, and in the end another monitor's guest is served.
 pub(crate) fn monitor(bytes: &[u8]) {
     const RIGHT: [u8; 11] = [18, 3, 1, 2, 5, 8, 10, 9, 13, 12, 17];
     const STRANGE: [u32; 8] = [0, 1, 2, 7, 0x100, 0x7fff_ffff, 0xffff_fff0, u32::MAX];

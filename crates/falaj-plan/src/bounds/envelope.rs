@@ -133,7 +133,7 @@ impl FlowPlace {
 #[derive(Clone, Copy, Default)]
 struct Many {
     most: u32,
-    /// Their number on average, if rules take only some packets.
+    /// The mean number of these sources, if rules take only some packets.
     mean: f64,
 }
 

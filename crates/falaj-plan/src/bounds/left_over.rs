@@ -30,7 +30,7 @@ pub(crate) enum Given {
     Own,
     /// All flows keep to the envelopes that they declare.
     Declared,
-    /// The traffic is no more than that of the scenario's sources.
+    /// The traffic is no more than the traffic of the scenario's sources.
     Sources,
 }
 

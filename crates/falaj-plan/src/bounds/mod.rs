@@ -28,7 +28,7 @@ pub(crate) use left_over::{Rivals, conserves_work};
 use served::limit_of;
 use visits::VisitedFlow;
 
-/// Everything that is known of a flow without a simulation.
+/// All facts about a flow that are known without a simulation.
 pub struct Outlook {
     /// The flow's name.
     pub name: String,
@@ -40,8 +40,8 @@ pub struct Outlook {
     pub guarantee: Result<Guarantee, NoGuarantee>,
     /// The limit of the queue that holds its packets.
     pub limit: Limit,
-    /// Its envelope, or the sum of the envelopes of all flows that share its queue; otherwise the
-    /// reason why there is none.
+    /// The flow's envelope, or the sum of the envelopes of all flows that share its queue;
+    /// otherwise the reason why there is none.
     pub envelope: Result<Envelope, String>,
     /// Rate, latency and curve of the service for the traffic of that envelope.
     pub service: Option<(Rate, Span, Curve)>,
@@ -54,8 +54,8 @@ pub struct Outlook {
     pub deadlines: Option<Deadlines>,
     /// Distances from the envelope to that service.
     pub distances: Option<Distances>,
-    /// Largest difference between the delays of its packets over a chain of links that know how
-    /// early packets are.
+    /// Largest difference between the delays of the flow's packets over a chain of links, if each
+    /// link knows how early packets are.
     pub jitter: Option<Bound>,
     /// Bound on the bytes queued.
     pub backlog: Option<Backlog>,

@@ -136,8 +136,8 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
         finely.jitters.iter_mut().flatten().for_each(|jitter| jitter.delay += later);
     }
     if any_later(setup) {
-        // After a drop within the queue, a shorter packet may take the place of one whose deadline
-        // was later. The deadlines of other flows did not account for that.
+        // After a drop within the queue, a shorter packet may take the place of a packet with a
+        // later deadline. The deadlines of other flows did not account for that.
         finely.deadlines.fill(None);
     }
     Ok(Served { guarantees, ..finely })
@@ -183,8 +183,8 @@ impl registry::Visitor for Finer {
     }
 }
 
-/// The limit of the queue that holds the packets of `leaf`. It is the leaf's own queue, or the one
-/// that all parts of its flow share.
+/// The limit of the queue that holds the packets of `leaf`: the leaf's own queue, or the queue that
+/// all parts of its flow share.
 pub(super) fn limit_of(setup: &Setup, leaf: usize) -> Limit {
     let (f, within) = setup.way_to_leaf(leaf).expect("a leaf is below a flow");
     match &setup.flows[f].inner {

@@ -29,7 +29,7 @@ const ROUNDS: usize = 5;
 /// Maximum number of visits times rivals for which a flow's curve has a piece for each visit.
 const MOST_VISITS: u64 = 1_000;
 
-/// A flow, and the bounds that are known of it.
+/// A flow, and the known bounds on its service and delay.
 pub(super) struct VisitedFlow<'a> {
     pub(super) limits: VisitLimits,
     pub(super) envelope: Option<&'a Envelope>,
@@ -42,7 +42,7 @@ pub(super) struct VisitedFlow<'a> {
 }
 
 impl<'a> VisitedFlow<'a> {
-    /// Its envelope, if that is known under these conditions.
+    /// The flow's envelope, if it is known under these conditions.
     fn known(&self, given: Given) -> Option<&'a Envelope> {
         self.envelope.filter(|envelope| given == Given::Sources || envelope.is_declared())
     }

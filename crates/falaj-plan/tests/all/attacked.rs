@@ -44,8 +44,8 @@ fn alike(kind: &str, flows: &[&str]) -> String {
     )
 }
 
-/// Whatever the order, the last packet leaves when the bursts of all flows have been sent, and the
-/// bytes that came in the meantime.
+/// Whatever the order is, the last packet leaves when the bursts of all flows have been sent, and
+/// also the bytes that came in the meantime.
 #[test]
 fn envelopes_of_all_flows_bound_the_delay_under_each_order() {
     let strong = "quantum = \"30000B\"";
@@ -86,7 +86,7 @@ fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
     let (bounds, witness) = attack(&text("16ms"), 30_000);
     assert_eq!(bounds[0], Some(Span(8 * (2_999 + 1_500 + 1_500) * 10)));
     assert!(witness.flow == 0 && witness.ratio > 0.9, "{witness:?} of {bounds:?}");
-    // In 12 ms the flow may send 96 B beside its burst, which is more than the contract allows.
+    // In 12 ms the flow may send 96 B in addition to its burst: more than the contract allows.
     let (bounds, _) = attack(&text("12ms"), 200);
     assert!(bounds[0] > Some(Span(1_000_000)), "{bounds:?}");
 }
@@ -99,8 +99,8 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     let text = alike("priority", &["priority = 0", "priority = 1", "priority = 2"])
         .replace("rate = \"64kbit\"", "rate = \"1mbit\"");
     let (bounds, witness) = attack(&text, 4_000);
-    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts and the bytes that come
-    // meanwhile.
+    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts and the bytes that come in that
+    // time.
     assert_eq!(bounds[0], Some(Span(3_600_000)));
     assert_eq!(bounds[1], Some(Span(6_666_667)));
     assert_eq!(bounds[2], Some(Span(9_000_000)));
@@ -137,7 +137,7 @@ fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
     let (scenario, _) = falaj_scenario::parse(&text(64), "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
     let guaranteed = ways[0].flows[0].guaranteed().map(|bound| bound.delay);
-    // Its own 200 B, and a visit of 1500 B with 1499 B carried over.
+    // The flow's own 200 B, and a visit of 1500 B with 1499 B carried over.
     assert_eq!((guaranteed, ways[0].unmet.len()), (Some(Span(3_199_000)), 0));
     let (bounds, witness) = attack(&text(3), 20_000);
     assert_eq!(bounds[0], guaranteed);
@@ -158,8 +158,9 @@ fn links(serve: &str, tail: &str, phase: &str, n: u32, keys: &str) -> String {
     )
 }
 
-/// A head-of-line packet that did not fit goes first in the next phase, so two short phases carry
-/// more than twice the least of one. A burst that fits in one phase waits for one phase only.
+/// A head-of-line packet that did not fit goes first in the next phase. So two short phases carry
+/// more than twice the minimum of one phase. A burst that fits in one phase waits for one phase
+/// only.
 #[test]
 fn short_phases_of_virtual_links_carry_what_two_of_them_must() {
     let bytes = "queue = \"5000B\"";
@@ -204,7 +205,8 @@ fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
     // rival.
     let (bounds, _) = attack(&text(1), 200);
     assert_eq!(bounds[0], Some(Span(8 * (200 + 5 * 3_000) * 100)));
-    // Two rivals are unknown; the three others have 200 B each, and the bytes that come meanwhile.
+    // Two rivals are unknown; the three others have 200 B each, and the bytes that come in that
+    // time.
     let (bounds, witness) = attack(&text(4), 20_000);
     let least = Span(8 * (200 + 2 * 3_000 + 3 * 200) * 100);
     let most = Span(8 * (200 + 2 * 3_000 + 3 * 330) * 100);

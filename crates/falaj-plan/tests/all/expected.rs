@@ -146,7 +146,7 @@ fn name_of(scheduler: &'static str) -> &'static str {
         .expect("a name")
 }
 
-/// Each value is within four standard errors of the simulated one, and the page has the table.
+/// Each value is within four standard errors of the simulated value, and the page has the table.
 #[test]
 fn expected_values_are_those_of_simulation_and_of_the_page() {
     let mut table = String::from(

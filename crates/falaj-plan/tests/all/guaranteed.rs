@@ -1,5 +1,5 @@
-//! Guarantees that `plan` gives or withholds, and their conditions. Simulation once broke a
-//! guarantee of each of these scenarios.
+//! Guarantees that `plan` gives or withholds, and their conditions. In a simulation of each of
+//! these scenarios a guarantee of an earlier version was broken.
 
 use falaj_plan::bounds::Outlook;
 use falaj_plan::{json, plan};
@@ -19,7 +19,8 @@ fn three(kind: &str, b: &str) -> String {
     )
 }
 
-/// The fluid server beside the link also counts packets that a neighbour's policy drops later.
+/// The fluid server that runs beside the link also counts packets that a neighbour's policy drops
+/// later.
 #[test]
 fn a_policy_that_drops_later_voids_what_a_fluid_server_guarantees_to_all() {
     let guaranteed = |kind: &str, b: &str| {
@@ -43,8 +44,8 @@ fn a_policy_that_drops_later_voids_what_a_fluid_server_guarantees_to_all() {
     }
 }
 
-/// Where packets are stamped at their arrival, a short queue may run out of stamps while it still
-/// has packets.
+/// If packets are stamped at their arrival, a short queue may run out of stamps while it still has
+/// packets.
 #[test]
 fn a_rate_on_a_condition_is_told_with_it() {
     let condition =

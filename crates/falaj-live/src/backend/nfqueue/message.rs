@@ -123,7 +123,7 @@ pub(super) enum KernelMessage<'a> {
     /// A packet.
     Packet {
         id: u32,
-        /// EtherType, as in an Ethernet header.
+        /// EtherType of the packet, as in an Ethernet header.
         protocol: [u8; 2],
         payload: &'a [u8],
     },

@@ -171,7 +171,7 @@ pub(super) fn hostile(bytes: &[u8]) {
     let place_of = |ring: u64, n: u32, size: u32, long: u64| {
         ring * PAGE + 128 + u64::from(n & (size - 1)) * long
     };
-    // The simulated kernel takes from a ring, and puts into one.
+    // The simulated kernel takes entries from a ring, and puts entries into a ring.
     let take = |ring: u64, size: u32, long: usize| {
         let n = word(ring, 1);
         (word(ring, 0) != n).then(|| {
