@@ -103,8 +103,9 @@ const TIMEOUTS: [f64; 18] =
 /// timeout is chosen: it still keeps the delay when the load falls.
 const WORTH: f64 = 1.01;
 
-/// The mean wait for batches in front, by Kraemer and Langenbach-Belz: the intervals' squared
-/// coefficient of variation is one over the packets of a batch, services are constant.
+/// The mean wait for batches in front, by Kraemer and Langenbach-Belz. The squared coefficient of
+/// variation of the intervals between batches is one over the packets of a batch; service times are
+/// constant.
 fn queued(load: f64, service: f64, packets: f64) -> f64 {
     let variable = 1.0 / packets;
     let regular = (-2.0 * (1.0 - load) * (1.0 - variable).powi(2) / (3.0 * load * variable)).exp();
@@ -269,7 +270,7 @@ pub fn choose(
     found.told()
 }
 
-/// The best choice so far that keeps the delay, and the fastest one.
+/// The choices so far that keep the delay, and the choice with the smallest delay.
 struct Found {
     wanted: Wanted,
     kept: Vec<Choice>,

@@ -250,7 +250,7 @@ impl Tuner {
         filled.hypot(self.waking.mean.known().map_or(0.0, |(_, off)| off))
     }
 
-    /// Adds an epoch's counters to the estimates. Returns true if the load is a new one.
+    /// Adds an epoch's counters to the estimates. Returns true if the load has changed.
     fn learn(&mut self, seen: &EpochStats, now: BatchPolicy) -> bool {
         let packets = seen.packets as f64;
         // If a few packets follow a long silence, the silence belongs to the load. If many packets

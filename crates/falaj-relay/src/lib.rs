@@ -1,5 +1,5 @@
-//! falaj between sockets: clients that connect to one address reach another one through an emulated
-//! link.
+//! A relay between sockets: clients that connect to the relay's address reach another address
+//! through an emulated link.
 //!
 //! The relay needs no privileges: it uses sockets and threads of the standard library, and socket
 //! options (`socket2`, `nix`). The crate is a stack of layers, described here from the bottom up.

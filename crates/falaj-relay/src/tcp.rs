@@ -336,7 +336,7 @@ impl Tcp {
                 if let Some(side) = &mut stream.sides[1 - pipe] {
                     side.reset();
                 }
-                // The other direction's sender notices it by the end of its own socket.
+                // The sender of the other direction notices this when its own socket ends.
                 stream.windows[1 - pipe].close();
                 stream.over[1 - pipe] = true;
                 self.ends(id, pipe);

@@ -20,7 +20,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml_edit::DocumentMut;
 
-/// One `[[change]]`.
+/// A table `[[change]]`.
 struct ChangeEntry {
     at: Span,
     every: Option<Span>,
@@ -160,7 +160,7 @@ struct Planner<'a> {
     original: &'a Original<'a>,
     entries: &'a [ChangeEntry],
     problems: &'a mut Vec<Problem>,
-    /// The scenarios found so far with their texts; the first is that of the file.
+    /// The scenarios found so far with their texts; the first scenario is that of the file.
     scenarios: Vec<(Arc<Scenario>, Arc<str>)>,
     numbers: BTreeMap<Arc<str>, usize>,
     /// By scenario and entries: the change that these entries make in this scenario.
@@ -290,7 +290,8 @@ impl<'a> Planner<'a> {
         Ok(self.scenarios.len() - 1)
     }
 
-    /// The place of the setting without which the scenario would not have this error.
+    /// The place of the setting that causes this error: without the setting, the scenario does not
+    /// have the error.
     fn cause(&self, now: usize, sets: &[&Placed], title: &str) -> Option<Range<usize>> {
         let text = &self.scenarios[now].1;
         let without = |n: usize| {
@@ -304,7 +305,7 @@ impl<'a> Planner<'a> {
         Some(sets[cause].place.clone())
     }
 
-    /// Checks that a run can go on with this scenario.
+    /// Checks that a run can continue with this scenario.
     fn fits(
         &self,
         before: &Scenario,

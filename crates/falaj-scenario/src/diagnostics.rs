@@ -134,7 +134,7 @@ impl Diagnostics {
         &self.problems
     }
 
-    /// Returns true if any of them is an error.
+    /// Returns true if any problem is an error.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }

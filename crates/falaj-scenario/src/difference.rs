@@ -21,7 +21,7 @@ pub struct Difference {
     pub ways: Vec<String>,
     /// The engine's change; `None` if nothing changes for it.
     pub change: Option<Transaction>,
-    /// The places of the links after the change.
+    /// The links' places in the engine after the change.
     pub at: Vec<u32>,
     /// True if links or flows differ or are renumbered after the change.
     pub others: bool,

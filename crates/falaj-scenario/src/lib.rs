@@ -51,7 +51,7 @@
 //! | `incremental` | setting values of one flow in a scenario that was read |
 //! | `files` | other files that a scenario names |
 //! | `presets` | well-known links by name |
-//! | [`suggest`] | names in messages: quoted, listed, and the nearest one |
+//! | [`suggest`] | names in messages: quoted, listed, and the most similar name |
 //! | `diagnostics` | problems and their places |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

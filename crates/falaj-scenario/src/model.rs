@@ -50,7 +50,7 @@ pub struct Rule {
 /// A link between a near end and a far end.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Its name.
+    /// The link's name.
     pub name: String,
     /// From the near end to the far end.
     pub up: Direction,
@@ -181,7 +181,7 @@ pub struct Requirement {
 /// host has its near end at the host, and its far end at the router in the middle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its name: 1 to 63 lower-case letters, digits and `-`.
+    /// The host's name: 1 to 63 lower-case letters, digits and `-`.
     pub name: String,
     /// Indices of the host's links in [`Scenario::links`], in the file's order; at least one.
     pub links: Vec<usize>,
@@ -218,7 +218,7 @@ impl Towards {
 /// A source of traffic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Its name.
+    /// The source's name.
     pub name: String,
     /// Index of the source's link in [`Scenario::links`].
     pub link: usize,

@@ -7,7 +7,7 @@ fn close(ours: f64, theirs: f64, relative: f64, what: &str) {
     assert!((ours / theirs - 1.0).abs() <= relative, "{what}: {ours} for {theirs}");
 }
 
-/// `sources` equal streams at a load, with services of 1 on average.
+/// `sources` equal streams at this load, with a mean service time of 1.
 fn equal(sources: usize, size: usize, load: f64) -> Superposed {
     let rate = load * size as f64 / sources as f64;
     Superposed::new(&[Stream::new(sources, rate)], size, 1.0).unwrap()
@@ -272,7 +272,7 @@ fn unequal_streams_with_one_service_are_solved_by_matrices() {
     let [same, plain] = [&same, &plain].map(|s| Superposed::new(s, 4, 0.5).unwrap());
     close(same.decay(), plain.decay(), 1e-12, "decay");
     close(same.as_printed().unwrap().wait, plain.as_printed().unwrap().wait, 1e-12, "printed");
-    // The matrices of large batches would not fit, and nothing shows how to extrapolate them.
+    // The matrices of large batches would be too large, and nothing shows how to extrapolate them.
     let large = [sized(1.0, 62), sized(0.6, 20), sized(0.3, 10)];
     let why = Superposed::new(&large, 1, 0.5).unwrap().exact(Effort::Full).unwrap_err();
     assert!(why.to_string().contains("matrices up to 800"), "{why}");

@@ -5,7 +5,8 @@ use falaj_queueing::{
     most_that_fit,
 };
 
-/// One guest, 800 Kp/s both ways, 77.9 us per batch of any size.
+/// The paper's system: one guest with 800 Kp/s in each direction, and 77.9 us per batch of any
+/// size.
 fn paper(measure: Measure) -> System {
     let service = Service { per_batch: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
     System { streams: vec![Stream::new(2, 800e3)], measured: 1, service, timeout: None, measure }
@@ -63,7 +64,7 @@ fn a_delay_has_a_size_and_a_timeout() {
         }
         assert!(best.point.batches <= 1.05 * fewest, "{best:?}: {fewest}");
     }
-    // No size carries this number of streams.
+    // With no batch size the server can carry this number of streams.
     let system = System {
         streams: vec![Stream::new(2, 4e6)],
         measured: 1,

@@ -24,8 +24,8 @@ struct Reader {
 
 const READER: Reader = Reader { batch: 4_000, packet: 150, waking: 10_000 };
 
-/// Traffic: packets per second as a function of time, the packets of a burst, and the destinations
-/// used in turn.
+/// Traffic: packets per second as a function of time, the packets of a burst, and the number of
+/// destinations, which are used in turn.
 struct Traffic<'a> {
     rate: &'a dyn Fn(Time) -> f64,
     burst: u64,
@@ -269,7 +269,7 @@ fn best(
             };
             (delay <= wanted.delay * 1e9).then_some(all.spent as f64 / all.delays.len() as f64)
         };
-        // The largest size that keeps it: beyond it batches take too long to fill.
+        // The largest size that keeps the delay: larger batches take too long to fill.
         let (mut low, mut high) = (0, 1024);
         let mut size = high;
         while size > 0 {

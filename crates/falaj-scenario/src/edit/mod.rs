@@ -29,7 +29,7 @@ impl From<&str> for NotSet {
 
 type Result<T, E = NotSet> = std::result::Result<T, E>;
 
-/// `KEY=VALUE`, as written.
+/// A setting `KEY=VALUE`, as written.
 #[derive(Clone, Debug)]
 pub struct Set {
     /// The words of the key.

@@ -76,7 +76,7 @@ pub(super) fn renamed(file: &dyn TableLike) -> Vec<(Range<usize>, &'static str)>
     out
 }
 
-/// Called with a table, its path, and the keys that it may have.
+/// A function that is called with a table, its path, and the keys that the table may have.
 type Visit<'a> = dyn FnMut(&dyn TableLike, &[String], &Rc<[Key]>) + 'a;
 
 /// Calls `visit` for each table of the file.

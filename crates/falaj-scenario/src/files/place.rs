@@ -72,7 +72,7 @@ impl At {
         At { column: self.column + by, ..self.clone() }
     }
 
-    /// `wifi.dist:3:7: what is wrong`.
+    /// The problem with its place in the file `name`, as in `wifi.dist:3:7: what is wrong`.
     pub(crate) fn in_file(&self, name: &str) -> String {
         format!("{name}:{}:{}: {}", self.line, self.column, self.what)
     }
@@ -89,7 +89,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
     })
 }
 
-/// The words of each line that has any, without comments, each with its place.
+/// The words of each line that has words, without comments, each word with its place.
 pub(crate) fn words_of_lines(text: &str) -> impl Iterator<Item = Vec<(At, &str)>> {
     text.lines().enumerate().filter_map(|(n, whole)| {
         let line = whole.split('#').next().unwrap_or("");

@@ -21,8 +21,8 @@ pub(crate) struct ProfileFile {
     pub(crate) points: Vec<(Probability, Span)>,
 }
 
-/// Parses a profile, and refuses one whose points are not a distribution: from probability 0 to
-/// probability 1, both coordinates ascending.
+/// Parses a profile. The points must be a distribution: from probability 0 to probability 1, with
+/// both coordinates ascending.
 pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     let mut read = ProfileFile { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
     // Index of the probability among the words of a point.

@@ -53,5 +53,5 @@ pub(super) const CORRELATION: Key = key(
     "probability that a packet has the same outcome as the one before it; the mean stays the same",
 );
 
-/// `duplicate = { … }` and `corrupt = { … }`.
+/// The keys of `duplicate = { … }` and `corrupt = { … }`.
 const KEYS: &[Key] = &[PROBABILITY, CORRELATION];

@@ -33,7 +33,7 @@ pub(super) const JITTER: Impairment = Impairment {
     },
 };
 
-/// `jitter = { … }`.
+/// The keys of `jitter = { … }`.
 const KEYS: &[Key] = &[
     key(
         "amount",

@@ -64,7 +64,7 @@ const KINDS: &[TableKind] = &[
     },
 ];
 
-/// `loss = { … }`; its `kind` decides which of these keys are allowed.
+/// The keys of `loss = { … }`; its `kind` decides which of them are allowed.
 const KEYS: &[Key] = &[
     key(
         "probability",

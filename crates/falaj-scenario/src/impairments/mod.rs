@@ -86,7 +86,7 @@ pub(crate) struct Reading<'r, 'a> {
     pub(crate) tables: &'r [&'r Fields<'a>],
     /// The link's propagation delay, if it is known.
     pub(crate) delay: Option<Span>,
-    /// The directory of the scenario, relative to which its files are named.
+    /// The directory of the scenario; names of files are relative to it.
     pub(crate) beside: &'r Path,
     /// The impairments read so far.
     pub(crate) impairments: Impairments,

@@ -41,7 +41,7 @@ pub(super) const REORDER: Impairment = Impairment {
     },
 };
 
-/// `reorder = { … }`.
+/// The keys of `reorder = { … }`.
 const KEYS: &[Key] = &[
     PROBABILITY,
     CORRELATION,

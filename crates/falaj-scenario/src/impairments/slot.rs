@@ -31,7 +31,7 @@ pub(super) const SLOT: Impairment = Impairment {
     },
 };
 
-/// `slot = { … }`.
+/// The keys of `slot = { … }`.
 const KEYS: &[Key] = &[
     key("least", Holds::PositiveSpan, Required, "shortest time from one slot to the next"),
     key(

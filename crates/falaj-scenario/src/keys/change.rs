@@ -7,7 +7,7 @@ use falaj_sched::contract::params::Kind;
 /// Maximum number of instants in a run at which scheduled changes take place.
 pub const CHANGES_MAX: usize = 100_000;
 
-/// `[[change]]`.
+/// The keys of `[[change]]`.
 pub const CHANGE: &[Key] = &[
     key(
         "at",

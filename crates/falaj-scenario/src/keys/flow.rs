@@ -8,9 +8,9 @@ use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::{self, ENTRIES};
 
-/// `scheduler = { … }`; the discipline's own parameters come after these.
+/// The keys of `scheduler = { … }`, without the discipline's own parameters.
 pub const SCHEDULER: &[Key] = &[KIND];
-/// The key that decides which other keys are allowed.
+/// The key `kind` of a scheduler, which decides which other keys are allowed.
 pub(crate) const KIND: Key =
     key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "name of the discipline");
 
@@ -79,14 +79,14 @@ pub(super) const BATCHES: Key = key(
 /// The default limit of a queue, in words.
 const DEFAULT_QUEUE: &str = "the bytes that the link carries in a round trip, or in 50 ms if that \
                              is longer; at least two packets";
-/// The limit of a queue.
+/// The key `limit` of a queue.
 pub(crate) const LIMIT: Key = key(
     "limit",
     Holds::Value(Kind::Limit),
     Otherwise(DEFAULT_QUEUE),
     "maximum length of the queue, in packets or bytes",
 );
-/// The key that decides which other keys of a queue are allowed.
+/// The key `policy` of a queue, which decides which other keys are allowed.
 pub(crate) const POLICY: Key = key(
     "policy",
     Holds::Value(Kind::Choice(falaj_sched::queues::aqm::NAMES)),
@@ -95,7 +95,7 @@ pub(crate) const POLICY: Key = key(
      or before it is full, by RED, gentle RED, CoDel or PIE",
 );
 
-/// `queue = { … }`; its `policy` decides which of these keys are allowed.
+/// The keys of `queue = { … }`; its `policy` decides which of them are allowed.
 pub const MANAGED: &[Key] = &[
     LIMIT,
     POLICY,
@@ -181,7 +181,7 @@ pub(super) const SENDS: Key = key(
      `falaj plan` computes bounds on delay and backlog from it",
 );
 
-/// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
+/// The keys of `[link.NAME.flow.FLOW]`, without the discipline's own parameters.
 pub const FLOW: &[Key] = &[
     RULES,
     ADAPTER,
@@ -210,10 +210,10 @@ pub(super) const PARTS: Key = key(
      eight levels; the last one takes the remaining packets, `match = \"any\"`",
 );
 
-/// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
+/// The keys of `[link.NAME.flow.FLOW.flow.PART]`, without the parameters of the flow's discipline.
 pub const PART: &[Key] = &[RULES, ADAPTER, BATCHES, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
 
-/// `requires = { … }` of a flow.
+/// The keys of `requires = { … }` of a flow.
 pub const REQUIRES: &[Key] = &[
     key("rate", Holds::FiniteRate, Otherwise("none"), "minimum guaranteed rate of the flow"),
     key(
@@ -227,7 +227,7 @@ pub const REQUIRES: &[Key] = &[
 /// Maximum number of token buckets of an envelope.
 pub const BUCKETS_MAX: usize = 16;
 
-/// `envelope = { … }` of a flow, or one of a list.
+/// The keys of `envelope = { … }` of a flow, or of each table in a list.
 pub const ENVELOPE: &[Key] = &[
     key(
         "rate",

@@ -59,7 +59,7 @@ pub enum Holds {
     Scheduler,
     /// A table with these keys.
     Table(&'static [Key]),
-    /// A table with these keys, or just the value of the first of them.
+    /// A table with these keys, or just the value of the first key.
     Brief(&'static [Key]),
     /// A number of bytes, which may be negative; see [`crate::parse_overhead`].
     Overhead,

@@ -10,7 +10,7 @@ use crate::units::{MTU_MAX, MTU_MIN};
 use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;
 
-/// `profile = { … }`.
+/// The keys of `profile = { … }`.
 pub const PROFILE: &[Key] = &[
     key(
         "file",
@@ -26,7 +26,7 @@ pub const PROFILE: &[Key] = &[
     ),
 ];
 
-/// `trace = { … }`.
+/// The keys of `trace = { … }`.
 pub const TRACE: &[Key] = &[
     key(
         "file",
@@ -43,14 +43,14 @@ pub const TRACE: &[Key] = &[
     ),
 ];
 
-/// `[link.NAME.up]` and `[link.NAME.down]`: a key that is not set there has its value from
-/// `[link.NAME]`.
+/// The keys of `[link.NAME.up]` and `[link.NAME.down]`. A key that is not set there has its value
+/// from `[link.NAME]`.
 pub const DIRECTION: &[Key] = {
     const LISTS: &[&[Key]] = &[OWN, &impairments::KEYS, &[PROFILED, EACH_LINK, MOST, EXPIRE]];
     &joined::<_, { count(LISTS) }>(LISTS)
 };
 
-/// `[link.NAME]`: keys for both directions, unless `up` or `down` override them.
+/// The keys of `[link.NAME]`. They are for both directions, unless `up` or `down` override them.
 pub const LINK: &[Key] = {
     const LISTS: &[&[Key]] = &[DIRECTION, OF_BOTH];
     &joined::<_, { count(LISTS) }>(LISTS)

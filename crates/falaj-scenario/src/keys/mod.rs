@@ -182,7 +182,7 @@ const BEHIND: &[Table] = &[
 
 use Fallback::{Otherwise, Required, Value as Default};
 
-/// The top of the file.
+/// The keys at the top of the file.
 pub const FILE: &[Key] = &[
     key("link", Holds::Named(LINK), Required, "the links, each a table `[link.NAME]`"),
     key(
@@ -223,7 +223,7 @@ pub const FILE: &[Key] = &[
     ),
 ];
 
-/// `[host.NAME]`.
+/// The keys of `[host.NAME]`.
 pub const HOST: &[Key] = &[key(
     "link",
     Holds::LinkNames,
@@ -236,7 +236,7 @@ pub const HOST: &[Key] = &[key(
 /// The largest seed: the limit of TOML's integers.
 pub const SEED_MAX: u64 = i64::MAX as u64;
 
-/// `[run]`.
+/// The keys of `[run]`.
 pub const RUN: &[Key] = &[
     key(
         "duration",

@@ -6,7 +6,7 @@ use super::traffic::BYTES_MAX;
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::contract::params::Kind;
 
-/// `[[rule]]`.
+/// The keys of `[[rule]]`.
 pub const RULE: &[Key] = &[
     key(
         "name",
@@ -61,7 +61,7 @@ pub const RULE: &[Key] = &[
     ),
 ];
 
-/// `conforms-to = { … }`, of a rule.
+/// The keys of `conforms-to = { … }` of a rule.
 pub const CONFORMS_TO: &[Key] = &[
     key("rate", Holds::FiniteRate, Required, "rate at which the token bucket fills"),
     key(
@@ -79,7 +79,7 @@ pub const CONFORMS_TO: &[Key] = &[
     ),
 ];
 
-/// `to = { … }`, of a rule.
+/// The keys of `to = { … }` of a rule.
 pub const TO: &[Key] = &[
     key(
         "table",
@@ -102,7 +102,7 @@ pub const TO: &[Key] = &[
     ),
 ];
 
-/// `[table.NAME]`: any number of entries, each of this kind.
+/// The entries of `[table.NAME]`: any number of keys of this kind.
 pub const LOOKED_UP: &[Key] = &[key(
     "ENTRY",
     Holds::Entries,

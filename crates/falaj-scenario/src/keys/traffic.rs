@@ -4,11 +4,11 @@ use super::key::Fallback::{Otherwise, Required, Value as Default};
 use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
-/// Maximum number of sources of one `[traffic.NAME]`: the addresses of 100.64.0.0/10, minus a few,
-/// each source having one.
+/// Maximum number of sources of one `[traffic.NAME]`. Each source has its own address in
+/// 100.64.0.0/10, which has 4,194,304 addresses.
 pub const SOURCES_MAX: u64 = 4_000_000;
 
-/// A state of `model = "mmpp"`.
+/// The keys of a state of `model = "mmpp"`.
 pub const STATE: &[Key] = &[
     key(
         "rate",
@@ -19,7 +19,7 @@ pub const STATE: &[Key] = &[
     key("stay", Holds::PositiveSpan, Required, "mean duration of a stay in this state"),
 ];
 
-/// `[traffic.NAME]`.
+/// The keys of `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
     key(
         "link",
@@ -260,7 +260,7 @@ const TRANSFER_MAX: u64 = 1 << 50;
 /// The largest receive window of a connection: 1 GiB (RFC 7323).
 const WINDOW_MAX: u64 = 1 << 30;
 
-/// `shaped = { … }` of a source, and `policed`.
+/// The keys of `shaped = { … }` and `policed = { … }` of a source.
 pub const BUCKET: &[Key] = &[
     key(
         "rate",
@@ -279,7 +279,7 @@ pub const BUCKET: &[Key] = &[
 /// The largest token bucket of a source, in bytes.
 pub const BYTES_MAX: u64 = (1 << 32) - 1;
 
-/// `allowed = { … }` of a greedy source, or one of a list.
+/// The keys of `allowed = { … }` of a greedy source, or of each table in a list.
 pub const GREEDY: &[Key] = &[
     key(
         "rate",

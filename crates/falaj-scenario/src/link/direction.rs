@@ -43,7 +43,7 @@ pub(super) struct Source<'s, 'a> {
     pub(super) elsewhere: &'s [Key],
     /// True if the name of a table within the link is misspelt.
     pub(super) parted: bool,
-    /// The scenario's directory, relative to which its files are named.
+    /// The scenario's directory; names of files are relative to it.
     pub(super) beside: &'s Path,
 }
 
@@ -497,8 +497,8 @@ fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, boo
 mod tests {
     use super::*;
 
-    /// Two keys have no reader: `preset` is read before all readers, and the pace after the
-    /// discipline's check.
+    /// Three keys have no reader: `preset` is read before all readers, `paced-by` and `backlog` are
+    /// read after the discipline's check.
     #[test]
     fn every_key_has_one_reader() {
         let mut read: Vec<&str> = READERS.iter().flat_map(|reader| reader.keys).copied().collect();

@@ -12,8 +12,8 @@ use std::ops::Range;
 pub(crate) struct Headers {
     /// Rate of the sources as written, with headers or without.
     written: Rate,
-    /// If `fits` is true: the rate with headers, in case that the written rate counts payload
-    /// alone. Otherwise: the rate of the payload alone, in case that the written rate includes
+    /// If `fits` is true, the rate with headers, computed as if the written rate counts only
+    /// payload. Otherwise the rate of the payload alone, computed as if the written rate includes
     /// headers.
     other: Rate,
     /// True if the written rate is within the limit.

@@ -48,7 +48,7 @@ fn smallest(entry: &Manifest, mbit: u64) -> Setup {
 }
 
 /// Rates of the link and of a flow, in Mbit/s. The flow's rate is low, because some disciplines
-/// guarantee only the rate of a flow whose packets have one byte.
+/// guarantee only the rate that holds even if packets have a single byte.
 const MBIT: [u64; 2] = [100_000, 5];
 
 fn pair(above: &Manifest, below: &Manifest) -> Outcome {
@@ -110,8 +110,8 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
     rows
 }
 
-/// The pairs for which parts have a guarantee: upper disciplines and lower disciplines, of which
-/// each combination has one.
+/// The pairs for which parts have a guarantee: a list of upper disciplines and a list of lower
+/// disciplines, any combination of which gives a guarantee.
 pub(crate) fn guaranteed() -> (String, String) {
     let gives =
         |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Guaranteed);

@@ -84,8 +84,8 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-/// The traffic of a source: its model, its rate in bytes as the link accounts them, its packet
-/// sizes, and the place of the rate in the file.
+/// The traffic of a source: its model, its rate and packet sizes as the link accounts them, and the
+/// place of the rate in the file.
 pub(crate) struct Sends {
     pub(crate) model: Model,
     pub(crate) rate: Rate,

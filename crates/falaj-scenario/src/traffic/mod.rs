@@ -388,7 +388,7 @@ fn pick<'n>(
     let list = || format!("{key}s{of}: {}", suggest::list(names.clone()));
     match given {
         None if count == 1 => Some(0),
-        // That the file has no links was reported before.
+        // The error that the file has no links was reported before.
         None if count == 0 => None,
         None => {
             let why = format!("{} lacks `{key}`", fields.what);

@@ -1,4 +1,4 @@
-//! Hosts at the ends of links: valid files, and the messages for wrong ones.
+//! Hosts at the ends of links: valid files, and the messages for wrong files.
 
 use expect_test::{Expect, expect};
 

@@ -2663,8 +2663,8 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `ofice` is a link of its own, give it a `rate`
     "#]],
     );
-    // Here the misspelt name has all flows, of a discipline that requires flows; then flows of both
-    // directions; then the rate of one direction alone.
+    // The misspelt name has all flows, and the discipline of `up` requires flows. Both directions
+    // have tables; `down` has only a rate.
     let all = "[link.office.up]\nrate = \"20mbit\"\nscheduler = { kind = \"virtual-links\" }\n\n[link.office.down]\nrate = \"30mbit\"\n\n\
                [link.offce.up.flow.b]\nmatch = \"any\"\nkind = \"A\"\nphase = \"5ms\"\n";
     errors(

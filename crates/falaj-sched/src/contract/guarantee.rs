@@ -260,9 +260,8 @@ impl RateCondition {
 }
 
 /// Delay of packets beyond their guarantee after a change of weights, rates or flows, until the
-/// link has been idle. The packet on the wire at the change adds to it. Each value was derived, and
-/// attacked by simulations that search for a violation
-/// (`docs/decisions/0008-change-by-succession.md`).
+/// link has been idle. The packet on the wire at the change adds to it. Each value was derived and
+/// tested (`docs/decisions/0008-change-by-succession.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// The delay is unknown: until the link has been idle, nothing is guaranteed.

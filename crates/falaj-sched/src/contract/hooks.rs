@@ -158,14 +158,14 @@ pub trait MediumHooks: Discipline {
 
     /// Sets the seed of the discipline's random decisions. A pipe calls it once, before the first
     /// packet, and before a [migration](Discipline::migrate_from), which takes over the random
-    /// numbers of the old discipline. Each pipe and each discipline of a tree has another seed.
+    /// numbers of the old discipline. Each pipe and each discipline of a tree has a different seed.
     ///
     /// Random numbers are [`Draws::new(seed, element)`](crate::units::draws::Draws::new), where
     /// `element` separates the streams of one discipline: it is the number of a flow, or 0 if there
     /// is one stream. Without this call the seed is 0. [`next`](Discipline::next) may be called
     /// twice and must return the same decision, so it draws no numbers. The number for the next
     /// decision is drawn here and in [`on_transmit`](Discipline::on_transmit), and is kept until a
-    /// packet has been sent by it.
+    /// packet has been sent according to it.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
     }

@@ -156,7 +156,7 @@ impl Discipline for Arc {
         self.values.grow(self.slices.len());
         for (f, slice) in self.slices.iter().enumerate() {
             let state = flows.state_mut(FlowId(f as u32));
-            // If a new slice is smaller, an excess larger than it is reduced.
+            // An excess that is larger than the new slice is reduced to less than that slice.
             state.left = state.left.max(1 - slice.bytes);
         }
     }

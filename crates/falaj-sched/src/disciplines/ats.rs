@@ -232,9 +232,9 @@ impl Guarantees for Ats {
     }
 
     /// Eligible packets of a flow conform to its bucket. An eligible packet waits for the bursts of
-    /// its own class and the higher classes, and for one packet of a lower class. They are served
-    /// at the rate that the higher classes leave (Specht and Samii 2016). Before that, a packet
-    /// waits until the bucket has refilled for the full queue in front of it.
+    /// its own class and the higher classes, and for one packet of a lower class. All of these
+    /// packets are served at the rate that the higher classes leave (Specht and Samii 2016). Before
+    /// that, a packet waits until the bucket has refilled for the full queue in front of it.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.classes[f.index()];
         let of = |which: fn(&u64, &u64) -> bool| {

@@ -3,11 +3,11 @@
 //! Saha, Mukherjee and Tripathi, "Carry-over round robin: a simple cell scheduling mechanism for
 //! ATM networks" (1998). A cycle has room for `T` packets, and a flow of rate `r_i` on a link of
 //! rate `C` has a quota of `R_i = T r_i/C` packets in each cycle. Packets are planned at the start
-//! of a cycle. Each flow with packets adds `R_i` to its credit. In the major part, each flow is
-//! assigned as its packets the integer part of its credit. In the minor part, flows that still have
-//! packets and credit are assigned one more packet each while the cycle has room, and owe the
-//! missing fraction; the flow with the largest credit comes first. Then the plan is executed. A
-//! cycle with fewer packets ends early.
+//! of a cycle. Each flow with packets adds `R_i` to its credit. In the major part, the number of
+//! packets assigned to each flow is the integer part of its credit. In the minor part, flows that
+//! still have packets and credit are assigned one more packet each while the cycle has room, and
+//! owe the missing fraction; the flow with the largest credit comes first. Then the plan is
+//! executed. A cycle with fewer packets ends early.
 //!
 //! Two rules are not in the paper. A flow whose queue is emptied by the plan loses its credit;
 //! otherwise credit would accumulate, and be spent at once while other flows starve. A flow that

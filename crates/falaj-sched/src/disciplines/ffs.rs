@@ -326,9 +326,9 @@ impl MediumHooks for Ffs {}
 impl Guarantees for Ffs {
     /// Until virtual time reaches the bucket of a packet's finish time, each other flow gets two
     /// amounts: the service between the present virtual time and the end of that bucket, and one
-    /// packet. That packet is in service or its finish time is later than the present virtual time.
-    /// So the bound is that of self-clocked fair queueing, with `sum of the others' L/C`, plus a
-    /// bucket. The head of a backlogged flow starts at most a bucket after virtual time.
+    /// packet. The finish time of that packet was later than the present virtual time. So the bound
+    /// is that of self-clocked fair queueing, with `sum of the others' L/C`, plus a bucket. The
+    /// head of a backlogged flow starts at most a bucket after virtual time.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);

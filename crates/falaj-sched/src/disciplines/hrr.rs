@@ -264,8 +264,8 @@ impl Discipline for Hrr {
     }
 
     /// Slots are counted from time zero in every setup. The next slot begins on the new grid, after
-    /// the packet on the wire. The rest of that packet's slot is skipped, because on a link that
-    /// was slow before it could last for many new slots.
+    /// the packet on the wire. The rest of that packet's slot is skipped: if the link was slow
+    /// before the change, this rest could last for many new slots.
     fn migrate_from(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
         let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);

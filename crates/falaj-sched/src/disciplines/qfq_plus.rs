@@ -141,8 +141,8 @@ impl QfqPlus {
 }
 
 /// Divides flows into aggregates; returns the index of each flow's aggregate, and the aggregates.
-/// An aggregate takes flows of the same weight in their order: at most [`FLOWS`], and at most as
-/// the range of virtual time allows.
+/// An aggregate takes flows of the same weight in their order: [`FLOWS`] at most, or fewer if their
+/// weights or packets together would exceed the range of virtual time.
 fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
     let largest = weights.largest.max(1);
     let (mut of, mut sizes, mut open) = (Vec::new(), Vec::new(), BTreeMap::new());

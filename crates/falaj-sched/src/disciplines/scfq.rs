@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// Reaches the bound: a packet that arrives just after the clock has advanced waits for two
-    /// packets of each other flow; in WFQ it would wait for half of them.
+    /// packets of each other flow; in WFQ it would wait for one.
     #[test]
     fn scfq_lags_as_far_as_its_bound() {
         let (last, packet_time) = (9, Span::from_micros(4));

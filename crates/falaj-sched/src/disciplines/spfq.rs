@@ -8,9 +8,9 @@
 //! packet with the smallest finish is sent first.
 //!
 //! Starts and finishes must be those of the arrival: between two departures, `P` may become larger
-//! than the finish of a packet that still waits, and a packet that arrives then starts at `P`. When
-//! all packets are sent, `P` becomes the largest finish so far. This has the same effect as the
-//! papers' reset to zero, without a loop over all flows.
+//! than the finish of a packet that still waits, and the flow's next packet, if it arrives at that
+//! time, starts at `P`. When all packets are sent, `P` becomes the largest finish so far. This has
+//! the same effect as the papers' reset to zero, without a loop over all flows.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};

@@ -7,7 +7,7 @@
 //!   packets that were sent by this criterion count. A packet is considered only when it is
 //!   *eligible*, that is, when further waiting could make it impossible to keep a later deadline.
 //!   The eligible packet with the earliest deadline is sent first.
-//! - link-sharing, if no packet is eligible, the class with the least virtual time is served. A
+//! - link-sharing: if no packet is eligible, the class with the least virtual time is served. A
 //!   class's virtual time is the time at which its curve reaches all bytes that the class has sent.
 //!   So a flow that uses excess capacity is not penalized later; in SCED it is penalized.
 //! - an upper limit: link-sharing does not serve the flow until the curve reaches all bytes that
