@@ -4,9 +4,9 @@
 
 /// Writes a line to standard error.
 ///
-/// The standard library's macro panics if the reader of standard error has gone (`falaj bridge …
-/// 2>&1 | head -1`), and it blocks if the reader reads nothing. So a remark would end or stop a
-/// link.
+/// The standard library's macro panics if the reader of standard error has gone
+/// (`falaj bridge … 2>&1 | head -1`), and it blocks if the reader reads nothing. So a remark would
+/// end or stop a link.
 #[macro_export]
 macro_rules! eprintln {
     ($($words:tt)*) => { $crate::standard_error::line(format_args!($($words)*)) };

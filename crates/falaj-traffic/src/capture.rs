@@ -20,9 +20,9 @@
 //! arrivals.
 //!
 //! The section names the program that wrote it, and with it the version of the format. `falaj`
-//! alone is the first version, which had no changes, and had `ip` only with rules. `falaj, journal
-//! 2` is the second version, which had no reports of the ports that pace a link ([`Room`]). `falaj,
-//! journal 3` is the present version.
+//! alone is the first version, which had no changes, and had `ip` only with rules.
+//! `falaj, journal 2` is the second version, which had no reports of the ports that pace a link
+//! ([`Room`]). `falaj, journal 3` is the present version.
 //!
 //! Packets captured on other links than Ethernet get an Ethernet header when they are read. Files
 //! compressed by gzip or zstd are decompressed.

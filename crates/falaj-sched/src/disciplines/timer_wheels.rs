@@ -5,10 +5,10 @@
 //! and a decision costs one step per stratum. Karsten's paper was not available. The following
 //! details are therefore our own choice, and may differ from his:
 //!
-//! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at `F = max(V, F
-//!   of the packet before) + L/w`; `V` is virtual time, `L` the length of the packet and `w` the
-//!   weight of the flow. As in self-clocked fair queueing, virtual time is the time of the slot
-//!   served last.
+//! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at
+//!   `F = max(V, F of the packet before) + L/w`; `V` is virtual time, `L` the length of the packet
+//!   and `w` the weight of the flow. As in self-clocked fair queueing, virtual time is the time of
+//!   the slot served last.
 //! - The length of a stratum's slot is between 1/16 and 1/8 of the virtual length of a largest
 //!   packet at the stratum's least weight. Thus 32 slots cover the due times of all heads.
 //! - The server takes the earliest slot of each stratum, and serves the one that ends first. If two

@@ -7,10 +7,10 @@
 //! Notation of the bounds: `w` is the weight of our flow, `F` the sum of the weights, `C` the rate
 //! of the link and `L` the largest packet. `X = (F - w) L` is the maximum that other flows send
 //! between two visits of our flow. `k` is the number of packets of a full queue: its limit `b` in
-//! packets, or one packet for each byte. The last packet of the queue leaves in visit `m =
-//! ceil(k/w)` at the latest, and each other flow is visited at most `m` times until then. When `S`
-//! bytes of our flow have left, they were at most `S` packets. The next packet then ends before `[S
-//! + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w + X)` and latency `(L + X)/C`. If all
+//! packets, or one packet for each byte. The last packet of the queue leaves in visit
+//! `m = ceil(k/w)` at the latest, and each other flow is visited at most `m` times until then. When
+//! `S` bytes of our flow have left, they were at most `S` packets. The next packet then ends before
+//! `[S + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w + X)` and latency `(L + X)/C`. If all
 //! packets are cells of the length `L`, the rate is `C w/F` (Stiliadis and Varma 1998).
 
 use crate::contract::discipline::{Decision, Discipline};

@@ -160,8 +160,8 @@ impl Quanta {
     /// Returns the guarantee of `f` in a round of all flows.
     ///
     /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q)` visits of its flow,
-    /// which has the quantum `Q`. In any `m` consecutive visits another flow `j` sends less than `m
-    /// Q_j` plus one packet. The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`,
+    /// which has the quantum `Q`. In any `m` consecutive visits another flow `j` sends less than
+    /// `m Q_j` plus one packet. The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`,
     /// where `F` is the sum of the quanta, `L` the largest packet and `C` the link's rate (Boyer,
     /// Stea and Sofack 2012). Only completed packets count here, so the sum includes a last `L` of
     /// the flow itself.
@@ -196,8 +196,8 @@ impl Quanta {
     }
 }
 
-/// The visits of a flow: until the end of its `m`-th visit, other flows send at most `m * between +
-/// once` bytes.
+/// The visits of a flow: until the end of its `m`-th visit, other flows send at most
+/// `m * between + once` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visits {
     /// Rate of the link, or the part of it that is left for these flows.
@@ -216,9 +216,9 @@ impl Visits {
     }
 
     /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. Let `X` be `between` and `K` be `once`.
-    /// If `S` bytes have left and a packet of `L` bytes is next, it leaves before `[S + L +
-    /// ceil((S+L)/Q) X + K]/C`. So a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K +
-    /// L]/C` on.
+    /// If `S` bytes have left and a packet of `L` bytes is next, it leaves before
+    /// `[S + L + ceil((S+L)/Q) X + K]/C`. So a curve of rate `r = C Q/(Q+X)` holds from
+    /// `[X (1 + L/Q) + K + L]/C` on.
     pub(crate) fn latency(&self) -> Span {
         let carry = (u128::from(self.between) * u128::from(self.largest))
             .div_ceil(u128::from(self.quantum));

@@ -50,8 +50,8 @@ pub struct Source {
     /// Random stream of the packets' lengths. It is separate, so that other lengths leave the times
     /// unchanged.
     lengths: Chance,
-    /// Nanoseconds between packets at the rate: the whole part, and the remainder in units of `1 /
-    /// divisor`.
+    /// Nanoseconds between packets at the rate: the whole part, and the remainder in units of
+    /// `1 / divisor`.
     gap: u64,
     gap_rest: u64,
     divisor: u64,

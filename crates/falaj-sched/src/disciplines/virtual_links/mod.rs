@@ -8,9 +8,9 @@
 //! is called the tail; the server either waits until it is over or skips it.
 //!
 //! Notation: `N` links, `C` the rate of the link, `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`,
-//! `b` the limit of the queue in packets (the packet in service counts), `m = ceil(b/k)`, `r = b -
-//! (m - 1) k`. The formulas are those of the paper, with its misprints corrected. For example,
-//! formula (1) is printed with `ceil(b C/MTU)`, which is not a number of phases.
+//! `b` the limit of the queue in packets (the packet in service counts), `m = ceil(b/k)`,
+//! `r = b - (m - 1) k`. The formulas are those of the paper, with its misprints corrected. For
+//! example, formula (1) is printed with `ceil(b C/MTU)`, which is not a number of phases.
 
 pub mod packet_wise;
 pub mod phase_wise;

@@ -2,10 +2,10 @@
 //! flows are served at once, in proportion to their weights.
 //!
 //! Parekh and Gallager, "A generalized processor sharing approach to flow control in integrated
-//! services networks: the single-node case" (1993). Virtual time `V` grows by `work/sum of the
-//! weights present`; a packet of length `L` in a flow of weight `w` starts at `S = max(F of the
-//! flow's previous packet, V)` and finishes at `F = S + L/w`. Both are known at its arrival. A flow
-//! is present until `V` reaches the `F` of its last packet.
+//! services networks: the single-node case" (1993). Virtual time `V` grows by
+//! `work/sum of the weights present`; a packet of length `L` in a flow of weight `w` starts at
+//! `S = max(F of the flow's previous packet, V)` and finishes at `F = S + L/w`. Both are known at
+//! its arrival. A flow is present until `V` reaches the `F` of its last packet.
 //!
 //! The clock is driven by work: the fluid server serves what the link sends. Both are
 //! work-conserving, so they become empty together, whatever the rounding to nanoseconds.
