@@ -87,7 +87,7 @@ pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
     filter()
 }
 
-/// Installs a filter of system calls for this thread and those that it starts.
+/// Installs a filter of system calls for this thread and the threads that it starts.
 fn filter() -> Result<()> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         note!("no filter of system calls for this processor");

@@ -100,8 +100,8 @@ fn start(bridge: &str) -> Result<Child> {
     // of this process is available as long as the process runs.
     let program = std::env::current_exe().ok().filter(|file| file.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
-    // The watchdog's notifications come from the process that forwards packets, whose id a service
-    // manager cannot have known.
+    // The process that forwards packets sends the watchdog's notifications. A service manager
+    // cannot have known its process id.
     start_unblocked(command.args(words).env_remove("WATCHDOG_PID").env(SUPERVISED, "1"));
     command.spawn().context("cannot start the service")
 }

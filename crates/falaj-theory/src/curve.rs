@@ -167,7 +167,7 @@ impl Curve {
 
     /// The service curve of a flow that is served in turns. The first `drawn` turns are steps of
     /// the curve, and a line lies below all later turns (Tabatabaee and Le Boudec 2021; the line is
-    /// that of Boyer, Stea and Sofack, 2012).
+    /// from Boyer, Stea and Sofack 2012).
     pub fn in_turns(turns: &StaircaseCurve, drawn: u64) -> Curve {
         let rate = slope(turns.rate);
         let pause = |turn: &StairTurn| exact(turn.others) / &rate + exact(turn.idle.0);

@@ -2,9 +2,9 @@
 //!
 //! | method | task |
 //! |---|---|
-//! | total | all flows of a server count as one, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
+//! | total | all flows of a server count as one flow, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
 //! | linear | a linear program looks for the worst packet (Bouillard 2022); for small networks |
-//! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
+//! | separated | each server serves a flow with the service that the other flows leave over; all these servers together count as one server, so the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
 //! Two bounds hold for the output of a server: one follows from its input and the delay at the
 //! server, the other from its input and the left-over service (ibid., 1.4.3). If linear programs
@@ -397,10 +397,11 @@ impl Curve {
         Curve::joined(std::iter::once(first).chain(later).collect())
     }
 
-    /// The service that a server in the order of arrival leaves over to one flow beside `others`.
-    /// If the server has the long-term rate R and the latency T, and the others have the rate r and
-    /// the burst b, it is the rate R - r after T + b / R. (Le Boudec and Thiran, chapter 6: the
-    /// curve without a jump in the FIFO family.) `None` if nothing is left over.
+    /// The left-over service for one flow of a server that serves packets in the order of arrival
+    /// and also serves `others`. If the server has the long-term rate R and the latency T, and the
+    /// others have the rate r and the burst b, it is the rate R - r after T + b / R. (Le Boudec and
+    /// Thiran, chapter 6: the curve without a jump in the FIFO family.) `None` if nothing is left
+    /// over.
     pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
         let (most, taken) = (self.last_slope(), others.last_slope());
         if taken >= most {

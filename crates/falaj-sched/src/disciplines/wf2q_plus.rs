@@ -134,7 +134,8 @@ impl Discipline for Wf2qPlus {
         self.weights.start(flows);
     }
 
-    /// Flows keep what they owe; a flow that keeps its weight also keeps what it is owed.
+    /// A flow keeps the service that it got in advance. A flow that keeps its weight also keeps a
+    /// lag that it has.
     fn migrate_from(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
         if old.time.rests() && self.weights.byte != old.weights.byte {

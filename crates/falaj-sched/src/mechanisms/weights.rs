@@ -4,7 +4,7 @@
 //! | unit | format | counts | range |
 //! |---|---|---|---|
 //! | [`Virtual`] | `u128`, 63 bits after the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
-//! | [`Instant`] | `u128`, 40 bits after the point | nanoseconds | that of [`Time`]; later instants stay at the end |
+//! | [`Instant`] | `u128`, 40 bits after the point | nanoseconds | the range of [`Time`]; later instants are set to its end |
 //!
 //! A flow's slope, the virtual time of one byte, is rounded up once, at its setup. Tags are sums of
 //! whole multiples of slopes: they are exact for a flow of that slope, and no error accumulates,

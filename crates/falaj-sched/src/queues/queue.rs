@@ -41,7 +41,7 @@ impl core::fmt::Display for Limit {
 pub struct Packet {
     /// Handle of the packet's bytes, chosen by the caller.
     pub handle: u32,
-    /// Length as the link accounts it; at least 1.
+    /// Length in bytes, as the link accounts it; at least 1.
     pub bytes: u32,
     /// The flow that the packet belongs to (several flows may share a queue).
     pub flow: FlowId,

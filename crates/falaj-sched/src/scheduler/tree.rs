@@ -6,10 +6,10 @@
 //! the child. If the child then chooses a packet of another length, or none, the discipline above
 //! is informed and decides again. So the packet that is sent is the packet that was checked to fit.
 //!
-//! The guarantee of a leaf is that of the inner discipline on a link of the rate that the
-//! discipline above guarantees to the child. Its delay is longer by the latency of that guarantee
-//! ([`service_behind`]). It holds if the rate above holds over any interval of backlog
-//! ([`serves_strictly`]); otherwise there is no guarantee.
+//! The guarantee of a leaf is the guarantee that the inner discipline gives on a link of a certain
+//! rate: the rate that the discipline above guarantees to the child. The delay is longer by the
+//! latency of the guarantee above ([`service_behind`]). It holds if the rate above holds over any
+//! interval of backlog ([`serves_strictly`]); otherwise there is no guarantee.
 //!
 //! [`service_behind`]: crate::contract::guarantee::Guarantees::service_behind
 //! [`serves_strictly`]: crate::contract::guarantee::Guarantees::serves_strictly

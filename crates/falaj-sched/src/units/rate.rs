@@ -113,7 +113,7 @@ pub struct Wire {
 /// The packet on the wire when the wire's rate or capacity changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnTheWire {
-    /// Length of the packet as the link accounts it.
+    /// Length of the packet in bytes, as the link accounts it.
     pub bytes: u32,
     /// Planned time of its last bit.
     pub end: Time,

@@ -18,7 +18,7 @@ impl Time {
     /// An instant later than any event.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// Time passed since `earlier`, zero if that lies in the future.
+    /// Time passed since `earlier`, or zero if `earlier` is in the future.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

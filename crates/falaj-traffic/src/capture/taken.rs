@@ -55,7 +55,7 @@ pub(super) const WHYS: [(DropReason, &str); 8] = [
     (DropReason::Changed, "changed"),
 ];
 
-/// The reason of a loss, in a word: `queue-full`.
+/// Returns the reason of a loss as one word: `queue-full`.
 pub fn word(why: DropReason) -> &'static str {
     WHYS.iter().find(|(other, _)| *other == why).map_or("", |(_, name)| name)
 }

@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`connection`] | both ends and the way back of acknowledgements |
+//! | [`connection`] | both ends, and the return path of acknowledgements |
 //! | [`sender`] | segments in flight, loss detection, timers |
 //! | [`receiver`] | arrived segments and their acknowledgement |
 //! | [`round_trip`] | the round trip time and the retransmission timeout (RFC 6298) |

@@ -62,9 +62,9 @@ pub struct Transmission {
     pub again: bool,
 }
 
-/// Proportional rate reduction (RFC 6937) with its slow start bound. In recovery the window goes
-/// down to the threshold in step with arrivals. If losses have reduced the segments in flight below
-/// the threshold, each arrival permits one segment, and a second one if the cumulative
+/// Proportional rate reduction (RFC 6937) with its slow start bound. In recovery the window
+/// decreases to the threshold in proportion to arrivals. If losses have reduced the segments in
+/// flight below the threshold, each arrival permits one segment, and a second one if the cumulative
 /// acknowledgement advances.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateReduction {

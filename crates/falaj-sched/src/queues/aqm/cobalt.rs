@@ -160,8 +160,8 @@ mod tests {
         drops
     }
 
-    /// The first drop is an interval after the first late head; the next come after the interval
-    /// divided by the square roots of 2, 3, 4 and so on: 70.7, 57.7, 50, 44.7 ms.
+    /// The first drop is an interval after the first late head; the next drops come after the
+    /// interval divided by the square roots of 2, 3, 4 and so on: 70.7, 57.7, 50, 44.7 ms.
     #[test]
     fn drops_come_closer_by_the_control_law() {
         let mut cobalt = Cobalt::default();

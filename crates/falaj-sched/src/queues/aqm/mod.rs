@@ -2,13 +2,13 @@
 //!
 //! | module | policy |
 //! |---|---|
-//! | [`red`] | by the average length, at random: RED and gentle RED |
-//! | [`codel`] | by the time that packets stay, at their departure |
-//! | `cobalt` | the same, and at random after overflows; for `cake` alone |
-//! | [`pie`] | by the time that packets stay, at random, at their arrival |
+//! | [`red`] | by the average queue length, at random: RED and gentle RED |
+//! | [`codel`] | by the queueing delay of packets, at their departure |
+//! | `cobalt` | like CoDel, and also at random after overflows; only for `cake` |
+//! | [`pie`] | by the queueing delay, at random, at the arrival of packets |
 //!
-//! Tail drop is the queue without a policy. Head drop needs no state: without room, the packet that
-//! waits longest is dropped.
+//! A queue without a policy is a tail-drop queue. Head drop needs no state: if the queue is full,
+//! the packet that has waited longest is dropped.
 
 pub(crate) mod cobalt;
 pub mod codel;
