@@ -256,8 +256,8 @@ impl Source {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
     }
 
-    /// The header fields for the source number `n`, from those of the first source in `key`.
-    /// Sources at the near end have consecutive addresses.
+    /// The header fields for the `n`th source after the first one, whose header fields are `key`.
+    /// Sources have consecutive addresses at the near end.
     pub fn following(&self, key: &Key, n: u32) -> Key {
         let following = |address: IpAddr| match address {
             IpAddr::V4(address) => {

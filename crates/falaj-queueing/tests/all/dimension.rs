@@ -64,7 +64,7 @@ fn a_delay_has_a_size_and_a_timeout() {
         }
         assert!(best.point.batches <= 1.05 * fewest, "{best:?}: {fewest}");
     }
-    // With no batch size the server can carry this number of streams.
+    // The server cannot carry these streams with any batch size.
     let system = System {
         streams: vec![Stream::new(2, 4e6)],
         measured: 1,

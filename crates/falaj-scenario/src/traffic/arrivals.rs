@@ -97,8 +97,9 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// The traffic with sizes as this direction accounts them. Acknowledgements return in the other
-    /// direction.
+    /// The traffic in this direction: recorded lengths as the direction accounts them, and
+    /// connections with the propagation delays of both directions. Acknowledgements return in the
+    /// other direction.
     pub(crate) fn on(
         self,
         (direction, other): (&Direction, &Direction),

@@ -13,7 +13,7 @@ const INITIAL: u32 = 10;
 /// Default receive window, in bytes.
 const WINDOW: u64 = 16 << 20;
 
-/// Reads the keys of a connection. Its propagation delays are set from the link later.
+/// Reads the keys of a connection. The propagation delays of the link are set later.
 pub(crate) fn connection(
     fields: &Fields<'_>,
     given: &Values,
