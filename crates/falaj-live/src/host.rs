@@ -82,7 +82,7 @@ fn memory_of_the_machine() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The memory limit of the process's control group, or of one that contains it.
+/// The memory limit of the process's control group, or of a control group that contains it.
 fn memory_of_the_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

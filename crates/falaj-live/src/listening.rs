@@ -11,7 +11,7 @@ use std::path::Path;
 pub enum Transport {
     /// TCP: a socket that accepts connections listens.
     Tcp,
-    /// UDP: a socket with a local address and no remote one listens.
+    /// UDP: a socket with a local address and no remote address listens.
     Udp,
 }
 
@@ -49,7 +49,7 @@ pub fn name_process(error: io::Error, at: SocketAddr, transports: &[Transport]) 
 }
 
 /// Adds to an error "Address already in use" the process that listens at a socket in the file
-/// system, if it is visible.
+/// system, if that process is visible.
 pub fn name_process_at(error: io::Error, path: &Path) -> io::Error {
     /// The flag of a socket that accepts connections.
     const ACCEPTS: &str = "00010000";

@@ -51,8 +51,8 @@ pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     ))
 }
 
-/// Names two interfaces of one network namespace that are the two ends of one veth pair: a link in
-/// front of all interfaces would hold each packet between them twice.
+/// Names two interfaces of one network namespace that are the two ends of one veth pair. A link in
+/// front of all interfaces would hold each packet between these two twice.
 ///
 /// The process must be single-threaded if the namespace is another one.
 pub fn within(namespace: Option<&str>) -> Option<String> {
@@ -162,7 +162,7 @@ impl InterfaceGraph {
             network.spaces.push(NamespaceListing { names: vec![name], interfaces: vec![] });
         }
         for (space, asked) in descriptors.iter().enumerate() {
-            // The numbers by which this namespace knows the others.
+            // The numbers by which this namespace knows the other namespaces.
             let ids: Vec<Option<i32>> = descriptors.iter().map(|other| asked.id(other)).collect();
             let links = asked.links().into_iter();
             let read = links.map(|link| interface(link, space, &ids));
@@ -492,8 +492,8 @@ mod tests {
     #[test]
     fn vlans_are_joined_to_what_carries_their_frames_alone() {
         use InterfaceKind::{Other, Pair, Vlan};
-        // A card with two VLANs; a pair with VLAN 5 at one end, 5 and 6 at the other, where 7 is
-        // within 5.
+        // A card with two VLANs; a pair with VLAN 5 at one end, VLANs 5 and 6 at the other end, and
+        // VLAN 7 within VLAN 5.
         let all = [
             one(1, Other, 0, 0),
             one(2, Vlan(5), 1, 0),

@@ -205,7 +205,7 @@ pub(crate) fn restore_default(signal: i32) {
     }
 }
 
-/// Runs a function in a copy of the process, which ends with it; waits for the end.
+/// Runs a function in a copy of the process, and waits until the copy has ended.
 ///
 /// The process must be single-threaded, because it is copied as it is.
 pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {

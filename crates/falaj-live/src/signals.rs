@@ -52,8 +52,8 @@ impl Signals {
     }
 }
 
-/// Returns true if this process leads its session: then the kernel notifies it alone that the
-/// terminal is gone.
+/// Returns true if this process leads its session. Then the kernel notifies only this process when
+/// the terminal is gone.
 fn leads_session() -> bool {
     getsid(None).is_ok_and(|leader| leader == getpid())
 }

@@ -6,8 +6,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Bytes of a buffer: enough for arrivals while the reader is kept from running for some
-/// milliseconds.
+/// Bytes of a buffer: enough for arrivals while the reader does not run for some milliseconds.
 const ROOM: usize = 8 << 20;
 
 /// Makes the receive buffer as large as the kernel allows.

@@ -82,7 +82,7 @@ impl std::fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// The hosts of a scenario that has some, with free subnets for their links.
+    /// The hosts of a scenario that defines hosts, with free subnets for their links.
     ///
     /// # Errors
     /// There are too many links, or a link has too large an MTU.
@@ -240,7 +240,7 @@ impl Topology {
             for (link, joined) in
                 self.links.iter().enumerate().filter(|(link, _)| !own.contains(link))
             {
-                // Either end reaches the link; the nearer one is used.
+                // Both ends reach the link; the nearer one is used.
                 let Some((_, interface)) = joined.nodes.iter().filter_map(|&end| by[end]).min()
                 else {
                     continue;

@@ -445,7 +445,7 @@ fn exits(users: UserNamespace) {
     // SAFETY: as above.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.unwrap();
 
-    // Real-time signals too, and a side without a command stays silent.
+    // A real-time signal is reported too, and a side without a command reports no event.
     let mut sandbox = start(SandboxSpec { near: probe(&["die-by", "40"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     sandbox.go(End::Far).unwrap();

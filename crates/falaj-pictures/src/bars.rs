@@ -101,7 +101,7 @@ fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -
     for at in (y + GAP..y + high).step_by(GAP as usize).filter(|_| level) {
         line((x, at), (x + wide, at))?;
     }
-    // Slanted lines from the left or lower edge to the upper or right one.
+    // Slanted lines from the left or lower edge to the upper or right edge.
     for at in (GAP..wide + high).step_by(GAP as usize).filter(|_| aslant) {
         let from = (x + (at - high).max(0), y + at.min(high));
         line(from, (x + at.min(wide), y + (at - wide).max(0)))?;

@@ -155,7 +155,7 @@ impl LabelSpace {
         Some(label)
     }
 
-    /// Places a label at the first free one of these places.
+    /// Places a label at the first of these places that is free.
     pub(crate) fn place_at(&mut self, places: impl IntoIterator<Item = Rect>) -> Option<Rect> {
         let place = places.into_iter().find(|place| self.is_free(*place))?;
         self.taken.push(place);

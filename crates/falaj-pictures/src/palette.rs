@@ -4,8 +4,8 @@
 
 use plotters::style::RGBColor;
 
-/// A color on a light page, and its counterpart on a dark page. The first one identifies the
-/// elements that get the second.
+/// A color on a light page, and its counterpart on a dark page. The color on a light page
+/// identifies the elements that get the counterpart.
 pub type Tone = (RGBColor, &'static str);
 
 /// The page.

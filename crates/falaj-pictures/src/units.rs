@@ -8,7 +8,7 @@ pub const DATA: [(f64, &str); 4] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, 
 pub const RATE: [(f64, &str); 4] =
     [(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
 
-/// The size, in the smallest unit, of the unit for an axis up to `most`; and that unit's name.
+/// For an axis up to `most`: the size of its unit, in the smallest unit, and the unit's name.
 pub fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
 }

@@ -56,7 +56,8 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
                 words::span(delay)
             ));
         }
-        // The search queries the discipline many times, so only the first flows are solved.
+        // The search queries the discipline many times, so settings are searched only for the first
+        // flows.
         let help = match all.len() {
             0..SOLVED => what_would_fit(direction, flow, &flows[flow], &now),
             _ => "values that would fit are named for the first flows only".into(),
@@ -98,7 +99,7 @@ fn guaranteed_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
 /// A quantitative parameter of a flow, by which its share of the link changes.
 struct SolvedShare {
     name: &'static str,
-    /// The divided flow, if the parameter belongs to it and not to the part itself.
+    /// The divided flow, if the parameter belongs to the divided flow and not to the part itself.
     of: Option<usize>,
     /// Step of the search: a value that suits the unit, such as the time of a packet.
     step: u64,
@@ -316,8 +317,8 @@ mod tests {
         };
         assert_eq!(smallest(&share(1, 100), |v| v >= 37), Some(37));
         assert_eq!(smallest(&share(1, 100), |v| v > 100), None);
-        // One tooth from 4990 to 6000, and all values from 9000 on: found in steps of 1000, then to
-        // a thousandth.
+        // One tooth from 4990 to 6000, and all values from 9000 on. The search finds them in steps
+        // of 1000, then to a thousandth.
         let tooth =
             smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
         assert!((4990..=4995).contains(&tooth), "{tooth}");

@@ -7,8 +7,9 @@ use falaj_sched::units::rate::Rate;
 use falaj_theory::dcf::{Saturation, saturation};
 use serde_json::{Value as Json, json};
 
-/// The rates of the stations of this direction and their throughput with packets of the largest
-/// size. `None` if its flows are not stations, or if a mask makes several of a flow or link.
+/// The rates of the stations of this direction, and the throughput of the stations with packets of
+/// the largest size. `None` if the direction's flows are not stations, or if a mask makes several
+/// stations of a flow or link.
 pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
     if direction.scheduler().kind != dcf::MANIFEST.kind || !direction.pipe.masks.is_none() {
         return None;

@@ -155,7 +155,7 @@ pub trait Discipline: Send + Sized + 'static {
     fn migrate_from(&mut self, old: &mut Self, queues: &[Queue], now: u64) {
         let _ = (old, queues, now);
     }
-    /// Returns true if another flow may start in the place of this one, whose queue is empty.
+    /// Returns true if another flow may start in the place of this flow, whose queue is empty.
     fn is_reusable(&self, flow: u32, now: u64) -> bool {
         let _ = (flow, now);
         true

@@ -79,7 +79,8 @@ impl OpenedInterface {
     }
 }
 
-/// A port at the TAP of this adapter, which another process has opened, and its Ethernet address.
+/// Takes over the TAP of an adapter, which another process has opened. Returns a port at the TAP,
+/// and its Ethernet address.
 ///
 /// # Errors
 /// The descriptor is not a TAP's.

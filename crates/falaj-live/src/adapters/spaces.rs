@@ -75,7 +75,7 @@ impl Addresses {
         [0x02, 0xfa, 0x1a, self.0.number(), 2, place]
     }
 
-    /// The subnet and the place in it whose Ethernet address this is.
+    /// The subnet, and the place in it, that have this Ethernet address; `None` if there are none.
     pub fn of(mac: [u8; 6]) -> Option<(Addresses, u8)> {
         let at = Addresses::numbered(mac[3]);
         let place = mac[5];

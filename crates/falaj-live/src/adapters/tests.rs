@@ -254,7 +254,7 @@ fn an_address_stays_its_owners_over_a_restart() {
     assert_eq!(reported(&told), [AddressChange::Gone("a".into())]);
 }
 
-/// Recalled addresses that are not used any more are replaced by new ones; those in use are not.
+/// Recalled addresses that are not used any more are replaced by new ones; addresses in use stay.
 #[test]
 fn recalled_addresses_make_room() {
     let of = |n: u32| {

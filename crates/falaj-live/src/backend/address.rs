@@ -46,7 +46,7 @@ pub trait Address: Comparable + fmt::Debug + fmt::Display + Send + Sync {
 
 /// Comparison of names of different backends; implemented for each type that can be compared.
 pub trait Comparable: Any {
-    /// Returns true if both name the same end.
+    /// Returns true if both names stand for the same end.
     fn equals(&self, other: &dyn Any) -> bool;
 }
 

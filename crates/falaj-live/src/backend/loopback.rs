@@ -29,7 +29,7 @@ pub struct LoopbackPort {
 }
 
 impl LoopbackPort {
-    /// A port that passes datagrams on to `to`; the kernel chooses the address at which it
+    /// A port that passes datagrams on to `to`; the kernel chooses the address at which the port
     /// receives.
     pub fn new(to: SocketAddr, sorted: FlowLookup) -> io::Result<LoopbackPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;

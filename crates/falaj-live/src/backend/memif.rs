@@ -27,7 +27,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// The scheme of the names of such interfaces.
+/// The scheme with which names of memif interfaces begin.
 const MEMIF: &str = "memif:";
 
 /// Shared memory, identified by its socket: `memif:PATH`.

@@ -39,9 +39,9 @@ pub static BACKENDS: &[&BackendEntry] =
 /// The entry of a backend in the table.
 #[derive(Debug)]
 pub struct BackendEntry {
-    /// Scheme with which the names of its ends begin: `vhost:`. Empty: none.
+    /// Scheme with which the names of its ends begin, such as `vhost:`; empty: no scheme.
     pub scheme: &'static str,
-    /// Form of the names of its ends: `vhost:PATH`.
+    /// Form of the names of its ends, such as `vhost:PATH`.
     pub form: &'static str,
     /// Description for the help of `falaj bridge`; lines of 100 columns at most.
     pub help: &'static str,
@@ -52,8 +52,8 @@ pub struct BackendEntry {
     /// # Errors
     /// The expected form.
     pub parse: fn(&str) -> Result<Arc<dyn Address>, String>,
-    /// True if opening an end starts threads. Other network namespaces can be entered by a
-    /// single-threaded process only, so these ends are opened last.
+    /// True if opening an end starts threads. Only a single-threaded process can enter other
+    /// network namespaces, so these ends are opened last.
     pub starts_threads: bool,
     /// True if packets return to the path that they came from: they leave at the end where they
     /// came in. Such an end may fail open.
@@ -108,7 +108,8 @@ pub trait Backend: fmt::Debug {
     }
 
     /// Checks the state of the end. An interface is followed by its number, even if it is renamed;
-    /// if it is gone, a new one of its name is used. Returns the new state if it has changed.
+    /// if it is gone, a new interface with its name is used. Returns the new state if it has
+    /// changed.
     fn look(&self) -> Option<InterfaceState> {
         None
     }

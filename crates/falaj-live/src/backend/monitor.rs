@@ -9,7 +9,8 @@ use nix::sys::socket::{
 };
 use nix::unistd::read;
 
-/// Readable when an interface of a network namespace has changed, appeared or disappeared.
+/// A descriptor that is readable when an interface of a network namespace has changed, appeared or
+/// disappeared.
 #[derive(Debug)]
 pub struct Monitor(OwnedFd);
 

@@ -135,7 +135,7 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// `name` names the owner of `tap`, to be read after "The link's".
+    /// A port at `tap`. `name` names the owner of the TAP; messages have it after "The link's".
     pub fn new(name: String, tap: Tap) -> TapPort {
         TapPort { name, tap, takes_trains: true, part: Vec::new() }
     }

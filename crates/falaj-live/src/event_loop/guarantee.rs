@@ -117,7 +117,8 @@ pub struct Violation {
 /// A violation of a guaranteed rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateViolation {
-    /// From 1, numbered together with violations of delays, in the order of detection.
+    /// Number of the violation, counted from 1 together with violations of delays, in the order of
+    /// detection.
     pub number: u64,
     /// Name of its flow.
     pub flow: String,
@@ -280,7 +281,7 @@ impl FlowGuarantee {
 
 /// Checks of a flow's rate.
 impl FlowGuarantee {
-    /// The allowance on top of the guarantee, in a pipe that has settled or not.
+    /// The allowance on top of the guarantee, which depends on whether the pipe has settled.
     fn allowance(&self, settles: Settles) -> Allowance {
         match (settles, self.terms.settling) {
             (Settles::Done, _) => Allowance::Time(Span::ZERO),
@@ -360,7 +361,7 @@ struct PipeState {
 /// All guarantees of a forwarder.
 #[derive(Default)]
 pub(super) struct Guarantees {
-    /// By pipe and flow; empty if no guarantees are set.
+    /// The guarantees by pipe and flow; empty if none are set.
     of: Vec<Vec<FlowGuarantee>>,
     /// The state of each pipe.
     pipes: Vec<PipeState>,

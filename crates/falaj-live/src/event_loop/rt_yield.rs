@@ -33,7 +33,7 @@ pub(super) struct RtYield {
 }
 
 impl RtYield {
-    /// Built from the kernel's reserve for other threads.
+    /// Computes from the kernel's reserve how often a piece is owed.
     pub(super) fn new(kept: Option<RtReserve>) -> RtYield {
         let every =
             |kept: RtReserve| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
@@ -61,9 +61,9 @@ impl RtYield {
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
-        // The most that can be owed after a piece: if it was forced because three were owed, two
-        // remain, and its own length and wake-up are added. Time in which other threads stopped
-        // this one is not owed.
+        // The most that can be owed after a piece. If three pieces were owed, two are left, and the
+        // length of this piece and of its wake-up is added. Time in which other threads stopped
+        // this thread is not owed.
         let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
         self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }

@@ -1,4 +1,4 @@
-//! The loop itself: deliver what is due, read what has arrived, and wait for either.
+//! The loop itself: it delivers due packets, reads arrived units, and waits for either.
 
 use super::adaptive_sleep;
 use super::recorder::Recorder;

@@ -141,8 +141,8 @@ impl Forwarder {
         })
     }
 
-    /// Adds a burst to those that are about to be delivered, if it can leave in one piece with
-    /// them. Returns true if it was added.
+    /// Adds a burst to those that are about to be delivered, if all of them can leave as one unit.
+    /// Returns true if the burst was added.
     fn joins(&mut self, index: u32) -> bool {
         let Some(&first) = self.together.first() else { return false };
         let [first, this] = [first, index].map(|index| self.releases.burst(index).unit);

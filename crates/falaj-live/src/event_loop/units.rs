@@ -1,6 +1,6 @@
-//! Units in transit, and their packets. A unit is what one read returned: a packet, or several as
-//! one train (segmentation offload). The engine decides packet by packet; the bytes of a unit stay
-//! in one piece until all its packets are gone.
+//! Units in transit, and their packets. A unit is the result of one read: a packet, or several
+//! packets as one train (segmentation offload). The engine decides packet by packet; the bytes of a
+//! unit stay in one piece until all its packets are gone.
 
 use super::pool::{MemoryOwner, UnitPool};
 use crate::gso::Train;
@@ -228,8 +228,8 @@ impl UnitStore {
         self.about[unit as usize].undecided = 0;
     }
 
-    /// Records that this number of the unit's packets were delivered or dropped. With the last one
-    /// the unit's memory is released.
+    /// Records that this number of the unit's packets were delivered or dropped. After the last
+    /// packet the unit's memory is released.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {
         let left = &mut self.about[unit as usize].left;

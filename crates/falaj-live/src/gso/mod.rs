@@ -1,5 +1,5 @@
 //! Units of many packets, as segmentation offload makes them (GSO): one set of headers, then the
-//! payload of all. The virtio-net header states where to cut.
+//! payload of all packets. The virtio-net header states where to cut.
 //!
 //! The queue, the discipline and the rate apply to the packets of such a unit, a *train*; the bytes
 //! stay in one piece. Packets that leave together are cut out as a smaller unit. Its headers are as

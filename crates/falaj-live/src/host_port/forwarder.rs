@@ -196,7 +196,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, to: &[SocketAddr]) {
 }
 
 /// Sends a client's first datagram to the first address at which something listens, or to the last
-/// one; the socket is connected to that address.
+/// address. Returns a socket that is connected to that address.
 fn first_datagram(datagram: &[u8], to: &[SocketAddr]) -> Option<UdpSocket> {
     let mut last = None;
     for to in to {
@@ -217,7 +217,7 @@ fn first_datagram(datagram: &[u8], to: &[SocketAddr]) -> Option<UdpSocket> {
     last
 }
 
-/// Passes a server's answers to a client, and forgets it when it is idle.
+/// Passes a server's answers to a client, and forgets the client when it is idle.
 fn pass_answers(
     server: &UdpSocket,
     active: &AtomicBool,

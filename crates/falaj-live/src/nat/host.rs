@@ -117,7 +117,7 @@ impl HostNat {
         let (name, net) = (&self.name, self.net());
         match &self.translator {
             Translator::Nft(nft) => {
-                // The table is added before it is deleted, so that deleting it cannot fail.
+                // The rules add the table before they delete it, so that the deletion cannot fail.
                 let rules = format!(
                     "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out \
                      {{\n  type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \
@@ -213,7 +213,7 @@ impl Caretaker for HostNat {
     }
 
     fn close(&mut self) {
-        // An operation that fails here has nothing left to undo.
+        // If an operation fails here, there is nothing left to undo for it.
         if let Some(iptables) = &self.iptables {
             for rule in std::mem::take(&mut self.accepted) {
                 let _ = run(iptables, &words("-D", &rule), "");

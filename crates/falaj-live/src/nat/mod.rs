@@ -12,7 +12,7 @@
 //!
 //! A separate process, the caretaker, is responsible for the started program or the changes of the
 //! host. When the caller closes the way out or ends, even by SIGKILL, the caretaker ends the
-//! program or restores the host, and ends.
+//! program or restores the host. Then it ends too.
 
 mod host;
 mod owners;

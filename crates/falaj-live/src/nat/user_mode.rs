@@ -109,7 +109,7 @@ impl Caretaker for UserMode {
         if let Some(file) = &mut self.said {
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut said));
         }
-        // Without a system log the program writes complaints about that among its other lines.
+        // Without a system log the program complains about that in its output, too.
         let mut said = said
             .lines()
             .map(str::trim)

@@ -98,7 +98,7 @@ impl SideHandover {
 }
 
 impl Held {
-    /// Kills process 1 of the side, and with it all others there.
+    /// Kills process 1 of the side, and with it all other processes there.
     fn kill(&self) {
         // This fails only if the process is dead already.
         let _ = process::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
@@ -111,7 +111,7 @@ impl Drop for Held {
             return;
         }
         self.kill();
-        // Process 1 can be waited for only when all others of the side are gone.
+        // Process 1 can be waited for only when all other processes of the side are gone.
         wait(&self.init);
     }
 }
@@ -395,8 +395,8 @@ impl Hosts {
         Ok(control::send(&self.held[side].control, SideMessage::Signal(signal), None)?)
     }
 
-    /// Packets that all sides' interfaces dropped on their way out because falaj did not read them
-    /// in time. `None` if the kernel does not report it.
+    /// Number of packets that all sides' interfaces dropped on their way out because falaj did not
+    /// read them in time. `None` if the kernel does not report it.
     pub fn unread(&self) -> Option<u64> {
         /// The index of the column of /proc/net/dev, counted from 0 after the interface's name.
         const DROPPED_OUTGOING: usize = 11;

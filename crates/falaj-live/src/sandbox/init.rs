@@ -113,7 +113,7 @@ impl SideInit {
             userns::give_capabilities();
         }
         // From here on only the caller has these descriptors, so that an interface loses its
-        // carrier when the caller closes its own.
+        // carrier when the caller closes the interface's descriptor.
         for (message, descriptor) in handed {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
                 .map_err(|errno| (SetupStep::HandOver, errno))?;
@@ -255,9 +255,9 @@ impl SideInit {
                 let signal = info.ssi_signo as i32;
                 // Passes on only signals that a process outside of the sandbox sent to this very
                 // process. Signals of the terminal (Ctrl-C, a new window size, a hang-up) reach the
-                // command too, which is in the same process group. A sender's process number is
-                // visible here only if the sender is inside, and such a sender can signal the
-                // command directly.
+                // command without help, because it is in the same process group. A sender's process
+                // number is visible here only if the sender is inside, and then the sender can
+                // signal the command directly.
                 if PASSED.contains(&signal) && info.ssi_code == libc::SI_USER && info.ssi_pid == 0 {
                     pass_on(signal, command);
                 }
@@ -289,12 +289,12 @@ impl SideInit {
             Ok(()) => SideMessage::Ready,
             Err((step, errno)) => SideMessage::Failed(step, errno as i32),
         };
-        // If the caller is gone, the next poll shows that.
+        // If the caller is gone, the next poll reports that.
         let _ = control::send(&self.control, message, None);
     }
 
     fn report(&self, exit: Exit) {
-        // If the caller is gone, the next poll shows that.
+        // If the caller is gone, the next poll reports that.
         let _ = control::send(&self.control, SideMessage::Exited(exit), None);
     }
 
@@ -381,7 +381,7 @@ fn pass_on(signal: i32, command: Option<Pid>) {
 /// content of `files`. Best effort: containers may refuse these mounts, and few programs need them.
 fn mounts(files: &[Option<(&str, &str)>]) {
     let none = None::<&str>;
-    // Without this, later mounts would appear outside of the sandbox too.
+    // Without this call, later mounts would appear outside of the sandbox too.
     if mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_err() {
         return;
     }

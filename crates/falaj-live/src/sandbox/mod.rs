@@ -1,4 +1,4 @@
-//! A sandbox: two network namespaces, the sides, joined by a link whose packets pass through the
+//! A sandbox: two network namespaces (the sides), joined by a link whose packets pass through the
 //! caller.
 //!
 //! ```text
@@ -65,9 +65,9 @@ use crate::listening::{self, Transport};
 /// Two sides, and the caller's handles of them. Dropping the value kills all processes that still
 /// run there.
 ///
-/// While it lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, unless it had actions of its own
-/// for them, because Ctrl-C is meant for the command. (A signalfd still receives an ignored signal
-/// if it is blocked.)
+/// While the sandbox lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, because Ctrl-C is meant
+/// for the command. Signals for which the caller had actions of its own are not ignored. (A
+/// signalfd still receives an ignored signal if it is blocked.)
 ///
 /// The thread that called [`Sandbox::start`] must live as long as the sandbox: for the kernel, the
 /// death of that thread is the death of the caller, and it kills the sides.
@@ -106,11 +106,12 @@ impl Sandbox {
             let namespace = namespace.clone().filter(|_| end == End::Far);
             let mut at = Attachment::new(0, 0, end, subnet, mtu, true);
             let other = end.other();
-            // A router's default route is the way out, and an existing namespace has its own.
+            // A router's default route is the way out, and an existing namespace has its own
+            // default route.
             if namespace.is_none() && !(routes && end == End::Far) {
                 at.routes.push((None, subnet.address(other).into()));
             }
-            // The way out carries only IPv4: without a route for IPv6, programs do not try that
+            // The way out carries only IPv4. Without a route for IPv6, programs do not try IPv6
             // first.
             if namespace.is_none() && !routes {
                 at.routes.push((None, subnet.address6(other).into()));
@@ -158,7 +159,8 @@ impl Sandbox {
         self.sides.go(end.index())
     }
 
-    /// The TAP interface of a side; `None` if the sides are joined in another way, or it was taken.
+    /// The TAP interface of a side; `None` if the sides are joined in another way, or the interface
+    /// was taken.
     pub fn tap(&self, end: End) -> Option<&Tap> {
         match self.sides.joint(end.index(), 0) {
             Some(Joint::Tap(tap)) => Some(tap),

@@ -28,14 +28,14 @@ use crate::link_end::Subnet;
 /// configured limits, come after them.
 const QUEUE: u32 = 8192;
 
-/// The other end of the link's interface, if that is one of a veth pair.
+/// The other end of the link's interface, if the interface is one of a veth pair.
 pub(super) const OUTER: &str = "falaj1";
 
 /// The kernel's bridge, in a namespace of its own.
 const BRIDGE: &str = "bridge";
 
-/// 24 days in milliseconds, the longest interval that the kernel accepts; it draws at random from 0
-/// to this.
+/// 24 days in milliseconds, the longest interval that the kernel accepts; the kernel draws the
+/// actual interval at random from 0 to this value.
 const NEVER: &str = "2147483647";
 
 type Failure = (SetupStep, Errno);
@@ -319,8 +319,8 @@ fn set(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/net/{name}"), value);
 }
 
-/// The lowest and the highest group of this user namespace, up to the highest that the kernel
-/// accepts for ping.
+/// The lowest and the highest group of this user namespace; no higher group than the kernel accepts
+/// for ping.
 fn groups() -> (u32, u32) {
     const HIGHEST: u32 = i32::MAX as u32;
     let map = fs::read_to_string("/proc/self/gid_map").unwrap_or_default();

@@ -45,7 +45,8 @@ fn write(path: &str, text: &str) -> Result<(), Errno> {
     fs::write(path, text).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
-/// Returns true if the process must make a user namespace to be allowed to make the others.
+/// Returns true if the process must make a user namespace to be allowed to make the other
+/// namespaces.
 pub(super) fn needed() -> bool {
     let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
     !(Uid::effective().is_root()

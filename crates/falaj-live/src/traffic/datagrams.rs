@@ -38,7 +38,7 @@ pub struct EndPlan {
     pub zero: u64,
     /// Duration of the scenario, in nanoseconds.
     pub duration: u64,
-    /// Time to wait for the last datagrams after that, in nanoseconds.
+    /// Time to wait for the last datagrams after the end of the scenario, in nanoseconds.
     pub grace: u64,
     /// Seed of the sources.
     pub seed: u64,
@@ -245,7 +245,7 @@ pub struct ReceivedReport {
     pub between: Option<u64>,
 }
 
-/// Sends and receives by `plan`; returns when it is over.
+/// Sends and receives by `plan`; returns when the plan is completed.
 pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     let receivers = bind(plan.receives.iter().map(|r| r.at))?;
     // An address may be used for both sending and receiving.
@@ -318,7 +318,8 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         let now = clock.now();
         before = Some(now);
         if now >= end {
-            // A sender that cannot keep up stops in time; the remaining datagrams are counted.
+            // A sender that cannot keep up stops at the end of the scenario; the remaining
+            // datagrams are counted.
             reports[i].unsent += 1;
             continue;
         }

@@ -217,7 +217,7 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
                 free[i] = free[i].max(pushed) + rate.airtime(length as u32);
                 earliest[i].push(free[i] + delay);
             }
-            // In bursts, and with the forwarder running at irrelevant instants.
+            // Units come in bursts, and the forwarder runs until irrelevant instants.
             if number % 37 == 0 {
                 forwarder
                     .run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
@@ -323,7 +323,7 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
             .map(|((out, _), pushed)| out.since(*pushed))
             .collect();
         took.sort_unstable();
-        // Two turns, which are 40 us on an idle machine.
+        // Two turns take 40 us on an idle machine.
         assert!(
             took[100] < Span::from_millis(2),
             "{timer:?}: {:?}, at most {:?}",

@@ -49,7 +49,7 @@ impl Guest {
     /// Connects a guest that does not run yet.
     pub(crate) fn connect(path: &Path, features: u64) -> Guest {
         let mut stream = UnixStream::connect(path).expect("it listens");
-        // As QEMU does: rings are enabled before features are negotiated, and not again.
+        // As QEMU does, enables rings before features are negotiated, and not again.
         let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
         stream.write_all(&enable).expect("it is read");
         let frontend = Frontend::from_stream(stream, 2);

@@ -68,7 +68,8 @@ pub(crate) fn unit(bytes: &[u8]) {
 /// another's address, and in the end a correct frame passes in both directions.
 pub(crate) fn adapters(bytes: &[u8]) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    /// The first address of each adapter is its own; the others may be used by any.
+    /// The first address of each adapter is its own; the other addresses may be used by any
+    /// adapter.
     const MACS: [u8; 8] = [1, 2, 3, 4, 5, 0xfe, 0, 0xff];
     let mac = |n: u8| match MACS[usize::from(n) % MACS.len()] {
         0xff => [0xff; 6],
@@ -129,7 +130,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
         pass(&mut near, &mut far);
         for (n, socket) in outside.iter().enumerate() {
             while let Some(Ok(length)) = socket.as_ref().map(|socket| socket.recv(&mut got)) {
-                // The address of an adapter that was never removed belongs to no other.
+                // The address of an adapter that was never removed belongs to no other adapter.
                 let to = got
                     .get(Tap::VNET_HEADER..Tap::VNET_HEADER + 6)
                     .filter(|_| length >= Tap::VNET_HEADER + 6);

@@ -32,7 +32,7 @@ pub struct Backlog {
     pub packets: Option<u64>,
     /// In words: the queue holds this backlog, or may not hold it.
     pub fits: String,
-    /// True if the queue is certain to hold it.
+    /// True if the queue is certain to hold this backlog.
     pub lossless: bool,
     /// A limit with which the queue would hold this backlog, if the present limit may be too low.
     pub enough: Option<Limit>,
@@ -152,8 +152,8 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     Some(Delay { delay, formula: formula.into(), condition, limit })
 }
 
-/// The delay bound by the left-over service, and the backlog in bytes, which counts only those bits
-/// of the packet on the wire that have not left.
+/// The delay bound by the left-over service, and the backlog in bytes. The backlog counts only
+/// those bits of the packet on the wire that have not left.
 pub(super) fn by_left_over(
     left: &LeftOver,
     envelope: &Envelope,

@@ -196,7 +196,7 @@ fn service(
     let in_visits = Curve::new(pieces).ok()?;
     let (share, latency) = flow.service;
     let mut service = in_visits.max(&Curve::rate_latency(share, latency));
-    // In the long run, each rival's slowest line bounds it.
+    // In the long run, each rival is bounded by its line with the lowest rate.
     let slowest = |rival: &&Rival| rival.lines.iter().copied().min_by_key(|line| line.rate);
     let all = rivals.iter().map(slowest).collect::<Option<Vec<Line>>>();
     let all = all.map(|all| all.into_iter().fold(Line::NONE, Line::sum));

@@ -64,7 +64,7 @@ fn envelopes_of_all_flows_bound_the_delay_under_each_order() {
 }
 
 /// A flow whose envelope is within its contract for the fast lane waits for one visit and for the
-/// contracts of the other flows there, whatever all others send.
+/// contracts of the other flows in that lane, whatever all other flows send.
 #[test]
 fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
     let contract = |n: u32, window: &str| {

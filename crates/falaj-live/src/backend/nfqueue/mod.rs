@@ -293,7 +293,7 @@ impl Port for NfqueuePort {
                     ))?;
                     return Err(Errno::EMSGSIZE.into());
                 }
-                // For example the error of a late verdict.
+                // These are ignored, for example the error that answers a late verdict.
                 KernelMessage::Answer(_) | KernelMessage::Nothing => {}
             }
         }

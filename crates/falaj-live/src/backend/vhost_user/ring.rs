@@ -72,7 +72,7 @@ impl Virtqueue {
         self.queue.try_set_size(u16::try_from(entries).map_err(drop)?).map_err(drop)
     }
 
-    /// Sets the addresses of its parts: descriptors, available, used.
+    /// Sets the addresses of the ring's parts: descriptors, available, used.
     ///
     /// # Errors
     /// An address is not aligned as required.

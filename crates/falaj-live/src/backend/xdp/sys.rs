@@ -1,5 +1,5 @@
-//! The system calls of AF_XDP sockets, and of the program that feeds them, that need `unsafe`, each
-//! in the smallest safe-to-use wrapper.
+//! The system calls of AF_XDP sockets, and of the XDP program that passes frames to them, that need
+//! `unsafe`, each in the smallest safe-to-use wrapper.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
