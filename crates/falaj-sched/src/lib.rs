@@ -42,8 +42,8 @@
 //! [active queue management](scheduler::with_aqm), and the guard in front of a
 //! [plug-in](scheduler::guard).
 //!
-//! Nothing here needs `std`. On the packet path nothing allocates except the pool of packets, when
-//! more are queued than ever before.
+//! Nothing here needs `std`. On the packet path only the pool of packets allocates memory, when
+//! more packets are queued than ever before.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The last hour of each flow in steps of ten seconds, for a look after an incident.
+//! The last hour of each flow in steps of ten seconds, for the analysis of an incident.
 //!
 //! A step has the mean rates, the largest delays and backlogs, and the numbers of drops and
 //! violations. The memory is bounded: with very many flows the history is shorter than an hour.

@@ -293,7 +293,8 @@ pub(super) fn open(
     for (name, namespace, stayed) in wanted {
         spaces.push((name, free.space(name, namespace, stayed, at).with_context(|| called(name))?));
     }
-    // Interfaces that are to stay must not belong to a side, which ends with this process.
+    // Interfaces that are to stay must not be created in the namespaces of `adapters::start`, which
+    // end with this process.
     let (kept, spaces): (Vec<_>, Vec<_>) =
         spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
     let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();

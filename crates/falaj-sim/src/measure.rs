@@ -16,7 +16,7 @@ pub enum Measure {
     Rate,
 }
 
-/// Names, as people write them; quantiles are `delay.p99`, `delay.p99.9`.
+/// Names of measures, as users write them; quantiles are `delay.p99`, `delay.p99.9`.
 const NAMED: [(&str, Measure); 3] =
     [("delay.mean", Measure::DelayMean), ("loss", Measure::Loss), ("rate", Measure::Rate)];
 

@@ -62,7 +62,7 @@ pub struct Network {
     pub servers: Vec<Server>,
     /// All flows.
     pub flows: Vec<Flow>,
-    /// For each line, an arrival curve of all that it carries.
+    /// For each line, an arrival curve of all traffic that it carries.
     pub lines: Vec<Curve>,
     /// The order of service at every server.
     pub order: Order,

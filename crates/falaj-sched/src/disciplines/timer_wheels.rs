@@ -324,8 +324,8 @@ mod tests {
     /// slots.
     #[test]
     fn equal_flows_go_by_when_their_heads_are_due() {
-        // Due times: A 2 4 6 8; B, which arrives at V = 2, 6 7 10; C 5 8. Within a slot: first
-        // come, first served.
+        // Due times: A 2 4 6 8; B 6 7 10 (it arrives at V = 2); C 5 8. Within a slot, flows are
+        // served in the order in which they joined it.
         let sent = order(&weights(4, &[1, 1, 1]), TimerWheels::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 C1@7 B1@11 A3@13 B2@14 C2@17 A4@19 B3@22");
     }

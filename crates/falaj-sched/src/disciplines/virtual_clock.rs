@@ -144,7 +144,7 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
-    /// Another discipline has sent the head.
+    /// Handles the departure of a head that the previous discipline sent.
     fn head_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
         if let Some(reading) = self.heads.tag(f) {
             flows.state_mut(f).clock.left(reading);

@@ -156,7 +156,7 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    /// Another discipline has sent the head.
+    /// Handles the departure of a head that the previous discipline sent.
     fn head_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
         let finish = self.finish(flows, f);
         let state = flows.state_mut(f);

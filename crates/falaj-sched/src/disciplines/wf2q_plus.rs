@@ -193,7 +193,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    /// Another discipline has sent the head.
+    /// Handles the departure of a head that the previous discipline sent.
     fn head_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         if self.starts.remove(f.0) {
             match flows.head(f) {

@@ -137,7 +137,7 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
-    /// Another discipline has sent the head.
+    /// Handles the departure of a head that the previous discipline sent.
     fn head_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         self.fluid.gone(f, state.head);

@@ -152,7 +152,7 @@ impl Quanta {
         self.full_queues[f.index()]
     }
 
-    /// The flows for which `which` holds.
+    /// The flows for which `which` returns true.
     pub(crate) fn flows(&self, which: impl Fn(FlowId) -> bool) -> impl Iterator<Item = FlowId> {
         (0..self.each.len() as u32).map(FlowId).filter(move |&f| which(f))
     }

@@ -1,6 +1,7 @@
 //! State of a flow in the disciplines with a virtual time, and the units of that time.
 //!
-//! Instants are compared by the sign of their difference, as serial numbers are.
+//! Virtual times wrap around, so they are compared by the sign of their difference, like serial
+//! numbers.
 
 /// The largest weight.
 pub(crate) const HEAVIEST: u32 = 65_536;

@@ -130,7 +130,7 @@ impl Groups {
             busy &= busy - 1;
             let start = ahead(self.starts[g], now);
             let waits = start > SOON;
-            // Written without a branch that depends on the result.
+            // This form has no branch that depends on the comparison.
             soonest = if waits { soonest.min(start) } else { soonest };
             let finish = if waits { i64::MAX } else { start + (2 << shift(g as u8)) };
             group = if finish < earliest { g } else { group };

@@ -1,4 +1,4 @@
-//! Low-latency flows, which are served before the round of the others.
+//! Low-latency flows, which are served before the round of the other flows.
 
 use crate::contract::params::{Kind, Param, Setup};
 use alloc::vec::Vec;

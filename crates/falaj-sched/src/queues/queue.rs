@@ -36,7 +36,7 @@ impl core::fmt::Display for Limit {
     }
 }
 
-/// A packet in a queue: a handle to bytes that live elsewhere.
+/// A packet in a queue: a handle to bytes that are stored elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Handle of the packet's bytes, chosen by the caller.

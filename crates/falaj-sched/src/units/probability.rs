@@ -1,4 +1,4 @@
-//! Probabilities as integers, compared with a draw of 64 bits.
+//! Probabilities as integers, compared with a random number of 64 bits.
 
 use core::fmt;
 

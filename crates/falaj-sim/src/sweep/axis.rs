@@ -4,7 +4,7 @@ use falaj_scenario::edit;
 use serde::{Deserialize, Serialize};
 use toml_edit::Value;
 
-/// A key of the scenario, and the values that it is to have.
+/// A key of the scenario, and its values in the sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
     /// The key, in the form that `falaj set` takes.

@@ -80,7 +80,7 @@ fn an_excerpt_is_of_the_longest_delay() {
         before + steps.iter().map(|(_, n)| u64::from(*n)).sum::<u64>()
     };
     assert_eq!(counted(&excerpt.came, excerpt.before.0), until(&came, excerpt.to));
-    // A packet that the link loses leaves too, when its transmission begins.
+    // Packets that the link loses also count as left, from the beginning of their transmission.
     assert!(counted(&excerpt.left, excerpt.before.1) >= until(&left, excerpt.to));
     // The window contains the packet with the longest delay, with packets before and after it.
     let place = excerpt

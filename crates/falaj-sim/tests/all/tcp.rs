@@ -241,7 +241,7 @@ fn in_a_short_queue_bbr_takes_what_cubic_leaves() {
     assert!(long < 0.5, "{long}");
 }
 
-/// Alone, BBR finds the link's rate and leaves hardly any queue.
+/// Alone, BBR finds the link's rate and builds almost no queue.
 #[test]
 fn bbr_alone_keeps_the_link_busy_and_the_queue_short() {
     let run = run(&(fifo(1_000) + &source("a", "bbr", "acknowledge = \"each\"")), 60, 1);

@@ -28,7 +28,7 @@ pub struct Wanted {
     pub scenario: String,
     /// True if queued packets that no longer fit may be dropped.
     pub drop: bool,
-    /// Vacant places in the engine, at which new links begin.
+    /// Vacant places in the engine, which new links occupy.
     pub vacant: Vec<u32>,
 }
 

@@ -20,7 +20,7 @@ pub(super) const KEPT: usize = 128;
 /// A capture that is being written.
 pub struct Writer<W: Write> {
     file: PcapNgWriter<W>,
-    /// The engine's time zero, since 1970.
+    /// Time zero of the engine, as time since 1970.
     zero: Duration,
 }
 

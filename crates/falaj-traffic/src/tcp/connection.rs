@@ -347,7 +347,7 @@ pub(crate) mod tests {
 
     const LENGTH: u32 = 1_500;
 
-    /// Runs a connection whose segments take the same delay as acknowledgements on the return path.
+    /// Runs a connection whose segments have the same delay as acknowledgements on the return path.
     /// A segment is lost if `lost` returns true for its number.
     pub(crate) fn through(tcp: &Tcp, time: Span, lost: impl Fn(u64) -> bool) -> Ran {
         over(tcp, time, |sent, now| (!lost(sent)).then(|| (now + tcp.back, false)))

@@ -58,7 +58,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             near(ContextKind::SuggestedValue),
             listed(&allowed)
         ),
-        // Otherwise clap took the next option, or the mark before a command, for the value.
+        // In other cases clap took the next option, or the `--` before a command, as the value.
         ErrorKind::ValueValidation if value != "--" && find(command, &value).is_none() => {
             format!("{} {value}: {}", option(argument), refusal(&value, error))
         }

@@ -1,5 +1,5 @@
-//! `falaj aggregate`: packets in batches from one process to another.
-//! The measurements of it are in `falaj-lab`.
+//! `falaj aggregate`: packets in batches from one process to another. Its measurements are in
+//! `falaj-lab`.
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -597,7 +597,7 @@ mod tests {
             longest_delay(&departures(&setup, PhaseWise::new, &packets), 1),
             longest_delay(&departures(&setup, PacketWise::new, &packets), 1),
         ] {
-            // A tail is at most a nanosecond.
+            // A tail is at most a nanosecond long here.
             let together = setup.rate.airtime_of_many(190 + 2_000);
             assert!(longest <= together + Span(1), "{longest} > {together}");
         }

@@ -12,7 +12,7 @@ use super::verdict::{Head, Verdict};
 use crate::units::rate::Rate;
 use crate::units::time::{Span, Time};
 
-/// Steps by which BLUE's probability rises and falls, of 2^32.
+/// Steps by which BLUE's probability rises and falls, in units of 2^-32.
 const RISE: u32 = 1 << 24;
 const FALL: u32 = 1 << 20;
 
@@ -46,7 +46,7 @@ pub(crate) struct Cobalt {
     /// Time of the last change of BLUE's probability.
     blue_changed: Time,
     count: u32,
-    /// BLUE's probability, of 2^32.
+    /// BLUE's probability, in units of 2^-32.
     probability: u32,
     dropping: bool,
 }

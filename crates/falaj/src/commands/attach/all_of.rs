@@ -34,8 +34,8 @@ pub(super) fn main(project: &str) -> Result<ExitCode> {
             [readable(signals.as_fd())].into_iter().chain(others).collect();
         let _ = poll(&mut watched, PollTimeout::NONE);
         if watched[0].any().unwrap_or(false) {
-            // The children have not been waited for, so that their process IDs cannot have been
-            // reused.
+            // This process has not waited for the children yet, so their process IDs cannot have
+            // been reused.
             let ids = attached.iter().filter_map(|child| i32::try_from(child.id()).ok());
             for id in ids {
                 // A child that has just ended is not an error.
