@@ -1,5 +1,5 @@
-//! Reads a scenario, and shows the messages for a wrong scenario. `cargo run -p falaj-scenario
-//! --example read_a_scenario`
+//! Reads a scenario, and shows the messages for a wrong scenario.
+//! `cargo run -p falaj-scenario --example read_a_scenario`
 
 pub(crate) fn main() {
     let text = "[link.uplink]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n\

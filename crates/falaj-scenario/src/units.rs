@@ -233,8 +233,8 @@ fn size(text: &str) -> Result<u64, Unreadable> {
 const MIXES: [(&str, [(u32, u32); 3]); 2] =
     [("imix", [(74, 7), (590, 4), (1514, 1)]), ("imix-ip", [(60, 7), (576, 4), (1500, 1)])];
 
-/// Reads sizes of packets: `500B`, uniform in `80B-740B`, or a mix with weights, `74B x 7, 590B x
-/// 4, 1514B x 1`.
+/// Reads sizes of packets: `500B`, uniform in `80B-740B`, or a mix with weights,
+/// `74B x 7, 590B x 4, 1514B x 1`.
 ///
 /// `imix` is the usual mix of the internet, 7 : 4 : 1, in lengths of Ethernet frames; `imix-ip` is
 /// the same mix in lengths of IP packets. The smallest packet has room for the mark of a live

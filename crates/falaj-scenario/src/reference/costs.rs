@@ -1,7 +1,7 @@
 //! Measured costs per packet, for the reference page of the disciplines.
 
-/// Instructions per packet for enqueueing and dequeueing, by compiler, discipline and load; `falaj
-/// bench sched --instructions` counts them.
+/// Instructions per packet for enqueueing and dequeueing, by compiler, discipline and load;
+/// `falaj bench sched --instructions` counts them.
 const INSTRUCTIONS: &str = include_str!("../../../../docs/instructions.toml");
 /// Nanoseconds per packet minus those of `none`, and the machine; `falaj bench sched --record`
 /// writes them.

@@ -277,11 +277,11 @@ impl MediumHooks for Corr {}
 
 impl Guarantees for Corr {
     /// In units of credit a packet is `C`. A flow's credit is a multiple of `g_i = gcd(T r_i, C)`,
-    /// and its absolute value is below a packet, so two credits differ by at most `d_i = 2 (C -
-    /// g_i)`. A packet that arrives during a cycle as the `k`-th of its queue leaves at the latest
-    /// in the `K`-th cycle after this one, where `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these
-    /// `K + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own
-    /// derivation, tested.
+    /// and its absolute value is below a packet, so two credits differ by at most
+    /// `d_i = 2 (C - g_i)`. A packet that arrives during a cycle as the `k`-th of its queue leaves
+    /// at the latest in the `K`-th cycle after this one, where
+    /// `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these `K + 1` cycles flow `j` sends at most
+    /// `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation, tested.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let (packet, own, largest) =

@@ -1,11 +1,11 @@
 //! DRR+: deficit round robin with a priority queue (the fast lane) for flows that keep a contract.
 //!
 //! Shreedhar and Varghese name it in "Efficient fair queueing using deficit round robin" (1996). A
-//! low-latency flow has a contract: at most `r T` bytes of the flow arrive in any window `(t - T,
-//! t]`. While the flow keeps the contract, its packets are sent before the next visit of the round;
-//! the current visit ends first. The first packet beyond the contract demotes the flow permanently
-//! to an ordinary flow with a quantum. Packets that the flow's full queue rejects do not count.
-//! Flows in the fast lane take turns, packet by packet.
+//! low-latency flow has a contract: at most `r T` bytes of the flow arrive in any window
+//! `(t - T, t]`. While the flow keeps the contract, its packets are sent before the next visit of
+//! the round; the current visit ends first. The first packet beyond the contract demotes the flow
+//! permanently to an ordinary flow with a quantum. Packets that the flow's full queue rejects do
+//! not count. Flows in the fast lane take turns, packet by packet.
 //!
 //! Zhang's thesis (2.5.4) polices by a timer, here the form `timer`: each packet of a flow starts
 //! the timer, and a packet that arrives before its expiry is beyond the contract. So a window may

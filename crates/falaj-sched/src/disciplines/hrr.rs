@@ -12,8 +12,8 @@
 //! depend on the load. The owner of a slot is a function of its number, so idle time costs no work
 //! and needs no state.
 //!
-//! A level spreads the slots of its flows evenly: the `j`-th of the `a` slots of a flow lies at `(j
-//! + 1/2)/a` of the level's part of the frame. Slots at equal positions are in the order of the
+//! A level spreads the slots of its flows evenly: the `j`-th of the `a` slots of a flow lies at
+//! `(j + 1/2)/a` of the level's part of the frame. Slots at equal positions are in the order of the
 //! flows.
 
 use crate::contract::discipline::{Decision, Discipline};

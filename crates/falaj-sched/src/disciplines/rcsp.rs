@@ -1,18 +1,18 @@
 //! Rate-controlled static priority: regulators that restore a flow's gaps, then static priorities.
 //!
 //! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each
-//! packet an eligibility time at its arrival. A rate-jitter regulator shapes a flow to `(Xmin,
-//! Xave, I)`: never two packets within `min-gap` (`Xmin`), and at most `w = interval/mean-gap`
-//! packets within `interval` (`I`). So the eligibility time is `ET(k) = max(now, ET(k-1) + Xmin,
-//! ET(k-w) + I)`. Until then the packet is held, even on a free link; then it waits in the queue of
-//! its priority.
+//! packet an eligibility time at its arrival. A rate-jitter regulator shapes a flow to
+//! `(Xmin, Xave, I)`: never two packets within `min-gap` (`Xmin`), and at most
+//! `w = interval/mean-gap` packets within `interval` (`I`). So the eligibility time is
+//! `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, even on a free
+//! link; then it waits in the queue of its priority.
 //!
 //! A delay-jitter regulator on link `j` delays each packet to its worst case on the previous link:
 //! `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`. Here `d` is the maximum time on that link from eligibility
 //! to the last bit, and `pi` the propagation time. Only the packet itself can carry that
-//! information to the next link: a packet that leaves a link earlier than the latest time by `x =
-//! ET + d - end` carries `x` along, and the next link holds it for the additional time `x`. On the
-//! first link no packet is early, so only the gaps are enforced. The gaps are enforced on later
+//! information to the next link: a packet that leaves a link earlier than the latest time by
+//! `x = ET + d - end` carries `x` along, and the next link holds it for the additional time `x`. On
+//! the first link no packet is early, so only the gaps are enforced. The gaps are enforced on later
 //! links, too. So a flow that violates its gaps is held at its first link, and arrives at all other
 //! links as the first link released it.
 //!

@@ -1,9 +1,9 @@
 //! Self-clocked fair queueing.
 //!
 //! Golestani, "A self-clocked fair queueing scheme for broadband applications" (1994). Virtual time
-//! is the finish tag of the packet in service; a packet's finish tag is `F = max(F of the flow's
-//! previous packet, v) + L/w`, where `v` is virtual time, `L` the packet's length, and `w` the
-//! flow's weight. The packet with the smallest tag is sent first.
+//! is the finish tag of the packet in service; a packet's finish tag is
+//! `F = max(F of the flow's previous packet, v) + L/w`, where `v` is virtual time, `L` the packet's
+//! length, and `w` the flow's weight. The packet with the smallest tag is sent first.
 //!
 //! Packets get their tags when they become heads. The tags are the same as if they were assigned at
 //! arrival. The reason: while a packet of the flow waits or is in service, `v` is not larger than

@@ -1,11 +1,11 @@
 //! Start-time fair queueing.
 //!
 //! Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for integrated services
-//! packet switching networks" (1996). A packet has the start tag `S = max(F of the flow's previous
-//! packet, v)` and the finish tag `F = S + L/w`, where `v` is virtual time, `L` the packet's
-//! length, and `w` the flow's weight. The packet with the smallest start tag is sent first, and
-//! virtual time is the start tag of the packet in service. When all packets are sent, virtual time
-//! becomes the largest finish tag so far.
+//! packet switching networks" (1996). A packet has the start tag
+//! `S = max(F of the flow's previous packet, v)` and the finish tag `F = S + L/w`, where `v` is
+//! virtual time, `L` the packet's length, and `w` the flow's weight. The packet with the smallest
+//! start tag is sent first, and virtual time is the start tag of the packet in service. When all
+//! packets are sent, virtual time becomes the largest finish tag so far.
 //!
 //! Packets get their tags when they become heads. The tags are the same as if they were assigned at
 //! arrival. The reason: while a packet of the flow waits or is in service, `v` is not larger than

@@ -3,9 +3,9 @@
 //! Stiliadis and Varma, "Rate-proportional servers: a design methodology for fair queueing
 //! algorithms" and "Efficient fair queueing algorithms for packet-switched networks" (1998). The
 //! system's potential `P` grows with real time, and after each departure it is raised to the least
-//! start among the heads. At its arrival, a packet gets the start `S = max(F of the flow's previous
-//! packet, P)` and the finish `F = S + L/r`, where `L` is its length and `r` the flow's rate. The
-//! packet with the smallest finish is sent first.
+//! start among the heads. At its arrival, a packet gets the start
+//! `S = max(F of the flow's previous packet, P)` and the finish `F = S + L/r`, where `L` is its
+//! length and `r` the flow's rate. The packet with the smallest finish is sent first.
 //!
 //! Starts and finishes must be those of the arrival: between two departures, `P` may become larger
 //! than the finish of a packet that still waits, and the flow's next packet, if it arrives at that

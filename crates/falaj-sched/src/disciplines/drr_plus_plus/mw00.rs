@@ -3,20 +3,20 @@
 //! There is one low-latency flow. While it has credit for its head, it is served before every
 //! packet of the `n` normal flows. The normal flows are served by deficit round robin. At the end
 //! of each of their cycles (one visit of each normal flow) the credit grows by `n Q`, where `Q` is
-//! the low-latency flow's quantum. If the low-latency flow is then empty, the credit is set to `n
-//! Q`; after an idle period it is `n Q` too. Without credit the flow waits for the end of the
+//! the low-latency flow's quantum. If the low-latency flow is then empty, the credit is set to
+//! `n Q`; after an idle period it is `n Q` too. Without credit the flow waits for the end of the
 //! cycle. Compared with [`crate::disciplines::drr_plus_plus`] its mean delay is better, but its
 //! worst delay grows with `n` even for a single packet.
 //!
 //! # Bounds
 //!
 //! `B` bytes of the low-latency flow need at most `c = ceil(B/n Q)` ends of cycles, before which
-//! each normal flow is visited at most `c` times. So the bytes have left when the link has sent `B
-//! + c F + n (L-1)` bytes; `F` is the sum of the normal flows' quanta, `L` the largest packet. `B`
-//! bytes of a normal flow with quantum `Q_i` need at most `m = ceil(B/Q_i)` visits, during which at
-//! most `m` cycles end. The credit is never more than `n Q + L - 1`. So until the last of these
-//! bytes has left, the other normal flows send at most `m (F - Q_i) + (n-1) (L-1)` bytes, and the
-//! low-latency flow at most `(m+1) n Q + L-1`.
+//! each normal flow is visited at most `c` times. So the bytes have left when the link has sent
+//! `B + c F + n (L-1)` bytes; `F` is the sum of the normal flows' quanta, `L` the largest packet.
+//! `B` bytes of a normal flow with quantum `Q_i` need at most `m = ceil(B/Q_i)` visits, during
+//! which at most `m` cycles end. The credit is never more than `n Q + L - 1`. So until the last of
+//! these bytes has left, the other normal flows send at most `m (F - Q_i) + (n-1) (L-1)` bytes, and
+//! the low-latency flow at most `(m+1) n Q + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
