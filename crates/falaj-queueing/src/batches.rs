@@ -1,4 +1,4 @@
-//! Filling a batch: a packet opens it, and it departs when it is full or its timeout expires.
+//! Filling a batch: a packet opens the batch, which departs when it is full or its timeout expires.
 
 use crate::refused::{Refused, positive};
 

@@ -18,14 +18,14 @@ pub struct Stream {
     pub count: usize,
     /// Packets of each stream per unit of time.
     pub rate: f64,
-    /// Packets in a full batch of these streams; `None`: as all others.
+    /// Packets in a full batch of these streams; `None`: as in the batches of all other streams.
     pub size: Option<usize>,
-    /// Service of the batches of these streams; `None`: as all others.
+    /// Service of the batches of these streams; `None`: as for the batches of all other streams.
     pub service: Option<Service>,
 }
 
 impl Stream {
-    /// Streams with the batches and services of all others.
+    /// Streams whose batches are filled and served by the rules of the whole line.
     pub fn new(count: usize, rate: f64) -> Stream {
         Stream { count, rate, size: None, service: None }
     }
@@ -45,7 +45,8 @@ impl Stream {
 /// Distribution of service times around their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Exponential, as in the paper. Pessimistic if most of a service is the copying of packets.
+    /// Exponential, as in the paper. This shape is pessimistic if most of a service is the copying
+    /// of packets.
     Exponential,
     /// Erlang: the sum of this number of exponential steps.
     Erlang(usize),

@@ -288,8 +288,8 @@ mod tests {
         }
     }
 
-    /// A long queue is as good as one without a limit; a queue that is always full loses the
-    /// excess, and a packet waits for all others.
+    /// A long queue behaves as one without a limit. A queue that is always full loses the excess,
+    /// and a packet that enters it waits for all packets before it.
     #[test]
     fn long_queues_lose_nothing_or_the_excess() {
         let server = PoissonServer::new([(1.0, 0.5), (2.0, 0.1)]);
