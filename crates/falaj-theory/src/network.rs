@@ -397,11 +397,11 @@ impl Curve {
         Curve::joined(std::iter::once(first).chain(later).collect())
     }
 
-    /// The left-over service for one flow of a server that serves packets in the order of arrival
-    /// and also serves `others`. If the server has the long-term rate R and the latency T, and the
-    /// others have the rate r and the burst b, it is the rate R - r after T + b / R. (Le Boudec and
-    /// Thiran, chapter 6: the curve without a jump in the FIFO family.) `None` if nothing is left
-    /// over.
+    /// The left-over service for one flow at a server that serves packets in the order of arrival.
+    /// The server also serves `others`. If the server has the long-term rate R and the latency T,
+    /// and the others have the rate r and the burst b, it is the rate R - r after T + b / R. (Le
+    /// Boudec and Thiran, chapter 6: the curve without a jump in the FIFO family.) `None` if
+    /// nothing is left over.
     pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
         let (most, taken) = (self.last_slope(), others.last_slope());
         if taken >= most {

@@ -217,9 +217,9 @@ impl Guarantees for VirtualClock {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995). Take all
-    /// packets that the flow sent since its clock was last set to real time. The reading is the
-    /// time at which the flow's rate has carried them all.
+    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995). The reading is
+    /// the time at which the flow's rate has carried all packets that the flow sent since its clock
+    /// was last set to real time.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let rate = self.rates[f.index()];
         Some(Deadlines::new((rate, Span::ZERO, rate), self.late))

@@ -134,8 +134,8 @@ impl Discipline for Wf2qPlus {
         self.weights.start(flows);
     }
 
-    /// A flow keeps the service that it got in advance. A flow that keeps its weight also keeps a
-    /// lag that it has.
+    /// A flow keeps the service that it got in advance. A flow that keeps its weight also keeps its
+    /// lag.
     fn migrate_from(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
         if old.time.rests() && self.weights.byte != old.weights.byte {

@@ -120,10 +120,10 @@ impl Levels {
 /// The guarantee of the flows of the highest priority.
 ///
 /// Let `k` be the number of packets in the flow's queue when a packet arrives, including this
-/// packet. Before each of them goes at most one packet of each of the other `n - 1` flows of this
-/// priority. In addition, before all of them goes at most one packet of a lower priority, which was
-/// on the wire when the flow was empty. A queue of `b` packets has `k <= b`; a queue of `B` bytes
-/// may hold `B` packets of one byte.
+/// packet. At most one packet of each of the other `n - 1` flows of this priority goes before each
+/// of them. In addition, at most one packet of a lower priority goes before all of them: the packet
+/// that was on the wire when the flow was empty. A queue of `b` packets has `k <= b`; a queue of
+/// `B` bytes may hold `B` packets of one byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLevel {
     rate: Rate,

@@ -1,4 +1,4 @@
-//! End-to-end bounds, checked with sources that send as unfavourably as they may.
+//! End-to-end bounds, checked with sources that cause large delays.
 
 use falaj_plan::network::Routes;
 use falaj_sched::units::time::Span;
