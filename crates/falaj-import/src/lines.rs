@@ -44,10 +44,14 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
         .then(|| Problem::error(first.at.clone(), ONLY_SHELL[1]).help(CURE))
 }
 
-/// The commands of a script. A backslash at the end of a line continues the command in the next
-/// line; `#` begins a comment; `;`, `&&` and `||` end a command. Redirections of output are left
-/// out. A variable has the value that the script has assigned to it before, unless that depends on
-/// a condition.
+/// The commands of a script that run. A backslash at the end of a line continues the command in the
+/// next line; `#` begins a comment; `;`, `&&` and `||` end a command. Redirections of output are
+/// left out. A variable has the value that the script has assigned to it before, unless that
+/// depends on a condition.
+///
+/// Commands that configure something count as successful. After one of them `&&` has no effect, and
+/// the command behind `||` does not run. If it is unknown whether the command before `&&` or `||`
+/// succeeds, a command behind it that configures something is an error.
 pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut command: Vec<Word> = Vec::new();
@@ -55,19 +59,28 @@ pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>
     // The next word is the file of a redirection.
     let mut redirected = false;
     let mut variables = Variables { values: BTreeMap::new(), budget: 1 << 20 };
-    let mut conditional = false;
+    let mut list = AndOrList::default();
     while let Some(&(start, c)) = chars.peek() {
         match c {
             '\n' | ';' => {
                 redirected = false;
                 chars.next();
-                end(&mut command, &mut commands, &mut variables, conditional);
-                conditional = false;
+                let continues = c == '\n' && command.is_empty() && list.operator != Operator::None;
+                if !continues {
+                    end(&mut command, &mut commands, &mut variables, &mut list, problems);
+                    list = AndOrList::default();
+                }
             }
             '&' | '|' => {
                 chars.next();
-                end(&mut command, &mut commands, &mut variables, conditional);
-                conditional = true;
+                let doubled = chars.next_if(|(_, next)| *next == c).is_some();
+                end(&mut command, &mut commands, &mut variables, &mut list, problems);
+                list.operator = match (c, doubled) {
+                    ('&', true) => Operator::And,
+                    (_, true) => Operator::Or,
+                    ('&', false) => Operator::None,
+                    (_, false) => Operator::Pipe,
+                };
             }
             '#' => while chars.next_if(|(_, c)| *c != '\n').is_some() {},
             '\\' if continues(&text[start..]) => {
@@ -88,8 +101,70 @@ pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>
             }
         }
     }
-    end(&mut command, &mut commands, &mut variables, conditional);
+    end(&mut command, &mut commands, &mut variables, &mut list, problems);
     commands
+}
+
+/// The operator before a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Operator {
+    #[default]
+    None,
+    /// The command has a process of its own, so its variables are lost.
+    Pipe,
+    And,
+    Or,
+}
+
+/// A list of commands that `&&` and `||` connect, as far as it has been read.
+#[derive(Debug, Default)]
+struct AndOrList {
+    operator: Operator,
+    /// True if the last command succeeds, false if it fails; `None` if that is unknown.
+    succeeds: Option<bool>,
+}
+
+impl AndOrList {
+    /// Returns true if the command after the operator runs; `None` if that is unknown.
+    fn runs(&self) -> Option<bool> {
+        match self.operator {
+            Operator::None | Operator::Pipe => Some(true),
+            Operator::And => self.succeeds,
+            Operator::Or => self.succeeds.map(|succeeds| !succeeds),
+        }
+    }
+}
+
+/// The program of a command: its first word without a path, after `sudo` and its options.
+fn program(command: &[Word]) -> Option<&Word> {
+    let is_sudo = command.first().is_some_and(|word| word.text == "sudo");
+    command[usize::from(is_sudo)..].iter().find(|word| !is_sudo || !word.text.starts_with('-'))
+}
+
+/// Returns true if the command configures something that an import may depend on, or lets time
+/// pass. A group of commands, and a program that only a shell can name, may do so.
+fn configures(command: &[Word]) -> bool {
+    const PROGRAMS: &[&str] = &[
+        "tc", "ip", "ipfw", "dnctl", "pfctl", "sleep", "usleep", "tcset", "tcdel", "docker",
+        "podman", "{",
+    ];
+    program(command).is_some_and(|word| {
+        let name = word.text.rsplit('/').next().unwrap_or_default();
+        PROGRAMS.contains(&name) || word.text.starts_with('(') || word.is_expanded()
+    })
+}
+
+/// Returns true if the command succeeds, as far as an import can say; `None` if that is unknown.
+fn succeeds(command: &[Word]) -> Option<bool> {
+    const ALWAYS: &[&str] = &["true", ":", "echo", "printf", "modprobe", "sysctl", "ethtool"];
+    let word = program(command)?;
+    match word.text.rsplit('/').next().unwrap_or_default() {
+        "false" => Some(false),
+        "{" => None,
+        name if ALWAYS.contains(&name) => Some(true),
+        _ if word.is_expanded() || word.text.starts_with('(') => None,
+        _ => configures(command).then_some(true),
+    }
 }
 
 /// The values of a script's variables, and the number of bytes that may still be substituted. The
@@ -107,17 +182,35 @@ impl Variables {
     }
 }
 
-/// Ends a command. It becomes a command of the script, unless it only sets variables.
+/// Ends a command. It becomes a command of the script if it runs, unless it only sets variables.
 fn end(
     command: &mut Vec<Word>,
     commands: &mut Vec<Vec<Word>>,
     variables: &mut Variables,
-    conditional: bool,
+    list: &mut AndOrList,
+    problems: &mut Vec<Problem>,
 ) {
     let command = std::mem::take(command);
+    if command.is_empty() {
+        return;
+    }
+    let runs = list.runs();
+    let configures = configures(&command);
+    match runs {
+        Some(false) => {
+            if configures {
+                let what = "this command runs only if the one before it fails, and was left out";
+                problems.push(Problem::warning(command[0].at.clone(), what));
+            }
+            return;
+        }
+        None if configures => {
+            problems.push(Problem::error(command[0].at.clone(), ONLY_SHELL[1]).help(CURE));
+        }
+        _ => {}
+    }
     let is_prefix = |w: &Word| matches!(w.text.as_str(), "export" | "readonly" | "local");
-    let set: Option<Vec<(&str, &Word)>> = command
-        [usize::from(command.first().is_some_and(is_prefix))..]
+    let set: Option<Vec<(&str, &Word)>> = command[usize::from(is_prefix(&command[0]))..]
         .iter()
         .map(|word| {
             word.text
@@ -126,21 +219,21 @@ fn end(
                 .map(|(name, _)| (name, word))
         })
         .collect();
-    match set.filter(|set| !set.is_empty()) {
-        Some(set) => {
-            for (name, word) in set {
-                if conditional || word.is_expanded() {
-                    variables.values.remove(name);
-                } else {
-                    variables
-                        .values
-                        .insert(name.to_owned(), word.text[name.len() + 1..].to_owned());
-                }
-            }
+    let Some(set) = set.filter(|set| !set.is_empty()) else {
+        list.succeeds = runs.and_then(|_| succeeds(&command));
+        commands.push(command);
+        return;
+    };
+    let is_set = runs == Some(true) && list.operator != Operator::Pipe;
+    for (name, word) in set {
+        if is_set && !word.is_expanded() {
+            let value = word.text[name.len() + 1..].to_owned();
+            variables.values.insert(name.to_owned(), value);
+        } else {
+            variables.values.remove(name);
         }
-        None if command.is_empty() => {}
-        None => commands.push(command),
     }
+    list.succeeds = runs;
 }
 
 fn is_name(text: &str) -> bool {
@@ -296,6 +389,43 @@ mod tests {
             .repeat(40)
             + "tc $A";
         assert_eq!(words(&doubled), [["tc", "$A"]], "and no more memory than that takes");
+    }
+
+    /// The rules of POSIX for lists of `&&` and `||`, from left to right.
+    #[test]
+    fn a_command_behind_an_operator_runs_if_that_is_known() {
+        for (text, run) in [
+            ("tc a && tc b", &["a", "b"][..]),
+            ("tc a || tc b", &["a"]),
+            ("tc a || tc b && tc c", &["a", "c"]),
+            ("false && tc a || tc b", &["b"]),
+            ("/sbin/tc a &&\n# then\n sudo -n tc b", &["a", "b"]),
+            ("x=1 && tc $x || tc b", &["1"]),
+            ("false || x=1; tc $x", &["1"]),
+            ("true || x=1; tc b$x", &["b$x"]),
+            ("tc a & tc b", &["a", "b"]),
+            ("test || exit 1\ntc a", &["a"]),
+        ] {
+            let mut problems = Vec::new();
+            let commands = commands(text, &mut problems);
+            let tc = commands.iter().filter(|words| configures(words));
+            let last: Vec<&str> = tc.map(|words| words.last().unwrap().text.as_str()).collect();
+            assert_eq!(last, run, "{text}");
+            assert!(!problems.iter().any(|p| ONLY_SHELL.contains(&p.title.as_str())), "{text}");
+        }
+        for text in [
+            "test -d /sys && tc a",
+            "command -v tc || tc a",
+            "test && { tc a; }",
+            "test && (tc a)",
+            "tc a && test && sudo tc b",
+            "test || sleep 1",
+            "test && $x a",
+        ] {
+            let mut problems = Vec::new();
+            commands(text, &mut problems);
+            assert!(problems.iter().any(|p| p.title == ONLY_SHELL[1]), "{text}");
+        }
     }
 
     #[test]

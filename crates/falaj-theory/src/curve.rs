@@ -386,6 +386,14 @@ impl Curve {
         Curve::joined(pieces)
     }
 
+    /// This curve, `by` nanoseconds later: zero until then.
+    pub fn later(&self, by: &Exact) -> Curve {
+        let begin = Curve::line(Exact::zero(), Exact::zero(), Exact::zero());
+        let pieces = self.pieces.iter().map(|p| Piece { at: &p.at + by, ..p.clone() });
+        let begin = Some(begin).filter(|_| *by > Exact::zero());
+        Curve::joined(begin.into_iter().chain(pieces).collect())
+    }
+
     /// The minimum of both curves: the arrival curve of a flow that keeps to both, such as two
     /// token buckets.
     pub fn min(&self, other: &Curve) -> Curve {

@@ -1194,7 +1194,6 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          qdisc netem 2: dev shown0 parent 1:1 limit 500 delay 9ms  2ms loss 1%\n\
          qdisc noqueue 0: dev lo root refcnt 2",
         expect![[r##"
-            # note: 3: `echo` is not a command of tc, and was left out
             # note: 6: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
             # note: 6: netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out
             # packets that veth1 sends go up

@@ -9,7 +9,7 @@ use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::{Curve, Distance, float, whole};
+use falaj_theory::{Curve, Distance, exact, float, whole};
 
 /// A bound on the delay, and the reason why it is not lower.
 #[derive(Clone, PartialEq, Eq)]
@@ -160,8 +160,15 @@ pub(super) fn by_left_over(
     rate: Rate,
     together: bool,
 ) -> Option<(Delay, Distance)> {
-    let distance = envelope.curve.delay(&left.service)?;
-    let backlog = envelope.curve.backlog(&left.service)?;
+    let distance = left.due.as_ref().unwrap_or(&envelope.curve).delay(&left.service)?;
+    let backlog = match left.due {
+        None => envelope.curve.backlog(&left.service)?,
+        // Packets that are queued have come within the longest delay.
+        Some(_) => {
+            let bytes = envelope.curve.after(&distance.length);
+            Distance { length: bytes.clone(), at: exact(0), level: bytes }
+        }
+    };
     let at_once = |curve: &Curve| float(&curve.pieces()[0].after);
     let (own, others) = (at_once(&envelope.curve), at_once(&left.before));
     let (burst, at) = (words::bytes(own), words::link_rate(rate));

@@ -9,6 +9,13 @@
 //! higher ranks. So the flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le
 //! Boudec and Thiran 2001, theorem 6.2.1). Bits are counted, and a packet has left with its last
 //! bit, so nothing is added for packets.
+//!
+//! If packets are served by deadlines, `d_j` after the arrival of a packet of flow `j`, let the
+//! link begin to serve packets that are due up to this packet's deadline without a pause. The
+//! packet comes `x` after that. Packets of flow `j` that are served before it came by `x + d -
+//! d_j`, where `d` is the flow's own time. So the packet has left when `C t` reaches the sum of all
+//! `a_j(x + d - d_j)` and `once`, a packet of a later deadline that was on the wire (Liebeherr,
+//! Wrege and Ferrari, "Exact admission control for networks with a bounded delay service", 1996).
 
 use super::envelope::Envelope;
 use super::served::Served;
@@ -45,6 +52,9 @@ pub(crate) struct LeftOver {
     pub(crate) given: Given,
     /// The formula of the delay bound that follows.
     pub(crate) formula: &'static str,
+    /// Bytes that leave no later than a packet that comes within a time, if they are bounded by
+    /// deadlines: the delay is then the distance from this curve, not from the envelope.
+    pub(crate) due: Option<Curve>,
 }
 
 /// The sum of the envelopes of several flows.
@@ -88,6 +98,9 @@ pub(crate) struct Rivals {
     ranks: BTreeMap<u32, Sum>,
     /// By rank, the sum of the contracts of this rank and of all lower ranks.
     contracts: BTreeMap<u32, Sum>,
+    /// The sum of all envelopes, each later by the deadline of its flow; `None` if packets have no
+    /// deadlines.
+    by_deadline: Option<Sum>,
 }
 
 /// The formula for a flow that has the link, or its rank, to itself.
@@ -153,13 +166,15 @@ impl Rivals {
         };
         let ranks = by_rank(&|_| true, &parts);
         let contracts = by_rank(&|place| place.contract.is_some(), &within);
-        Some(Rivals { rate: pipe.setup.rate, places, parts, within, all, ranks, contracts })
+        let by_deadline = sum_by_deadline(&places, &parts).filter(|_| !coarse);
+        let rate = pipe.setup.rate;
+        Some(Rivals { rate, places, parts, within, all, ranks, contracts, by_deadline })
     }
 
     /// The services left over for `flow`: by the order of service, if that is known, and by the
     /// envelopes of all other flows. `own` is the envelope of the flow.
     pub(crate) fn left_over(&self, flow: usize, own: &Curve) -> Vec<LeftOver> {
-        let Precedence { rank, once, contract } = self.places[flow];
+        let Precedence { rank, once, contract, deadline } = self.places[flow];
         let blind = self.among(&self.all, &self.parts[flow], 0, "h(envelope, C t - others)");
         let ranked = match contract {
             Some(ArrivalWindow { bytes, length }) => {
@@ -176,7 +191,23 @@ impl Rivals {
             }),
             None => None,
         };
-        ranked.into_iter().chain(blind).collect()
+        let due = self.by_deadline.as_ref().zip(deadline);
+        let due = due.and_then(|(sum, deadline)| self.due(sum, flow, deadline, once));
+        ranked.into_iter().chain(due).chain(blind).collect()
+    }
+
+    /// The service of a flow whose packets are served by deadlines.
+    fn due(&self, sum: &Sum, flow: usize, deadline: Span, once: u64) -> Option<LeftOver> {
+        let alike = Sum { curve: self.all.curve.clone(), ..*sum };
+        let blind = self.among(&alike, &self.parts[flow], once, "")?;
+        let due = sum.curve.earlier(&exact(deadline.0));
+        let due = due.sum(&Curve::affine(exact(0), exact(once)));
+        Some(LeftOver {
+            service: Curve::affine(slope(self.rate), exact(0)),
+            due: Some(due),
+            formula: "h(sum of a_j(t + d - d_j) + L, C t)",
+            ..blind
+        })
     }
 
     /// The service that the other flows of a sum leave over; `part` is the flow's own part of it.
@@ -195,8 +226,20 @@ impl Rivals {
         let formula = if given == Given::Own && once == 0 { ALONE } else { formula };
         let before = others.sum(&Curve::affine(exact(0), exact(once)));
         let line = Curve::affine(slope(self.rate), exact(0));
-        Some(LeftOver { service: line.left_over(&before), before, given, formula })
+        Some(LeftOver { service: line.left_over(&before), before, given, formula, due: None })
     }
+}
+
+/// The sum of the envelopes, each later by the deadline of its flow. `None` if packets have no
+/// deadlines.
+fn sum_by_deadline(places: &[Precedence], parts: &[Part]) -> Option<Sum> {
+    let mut sum = Sum::of(Curve::zero());
+    for (place, part) in places.iter().zip(parts) {
+        let later = exact(place.deadline?.0);
+        let part = part.as_ref().map(|(curve, declared)| (curve.later(&later), *declared));
+        sum.add(&part);
+    }
+    Some(sum)
 }
 
 /// Returns true if the link is never idle while packets wait, and sends the packets of each flow in

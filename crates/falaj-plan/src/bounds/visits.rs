@@ -144,7 +144,7 @@ pub(super) fn left_over(rate: Rate, flows: &[VisitedFlow], given: Given) -> Vec<
             falls = true;
             delays[f] = Some(shorter);
             rivals[f] = Rival::of(flow, Some(own), delays[f]);
-            left[f] = Some(LeftOver { service, before, given, formula: FORMULA });
+            left[f] = Some(LeftOver { service, before, given, formula: FORMULA, due: None });
         }
         if !falls {
             break;

@@ -117,6 +117,24 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     }
 }
 
+/// Packets of later deadlines go first only if they came earlier, or were on the wire.
+#[test]
+fn short_deadlines_wait_for_no_more_than_what_is_due_before_them() {
+    let text = alike("edf", &["deadline = \"1ms\"", "deadline = \"5ms\"", "deadline = \"9ms\""]);
+    let (bounds, witness) = attack(&text, 20_000);
+    // At 10 Mbit/s, or 0.8 us a byte: a packet of 1500 B and the flow's own burst; the same, and
+    // the burst of the first flow with the 32 B of 4 ms more; all bursts with 32 B and 64 B more.
+    let by_hand = [1_500 + 3_000, 1_500 + 3_000 + 3_032, 3_000 + 3_032 + 3_064];
+    assert_eq!(bounds, by_hand.map(|bytes: u64| Some(Span(800 * bytes))));
+    assert!(witness.ratio > 0.9, "{witness:?} of {bounds:?}");
+    for (delay, refused) in [("3.7ms", 0), ("3.5ms", 1)] {
+        let needs =
+            text.replace("\"1ms\"", &format!("\"1ms\"\nrequires = {{ delay = \"{delay}\" }}"));
+        let (scenario, _) = falaj_scenario::parse(&needs, "a.toml").expect("valid");
+        assert_eq!(plan(&scenario).expect("accepted")[0].unmet.len(), refused, "{delay}");
+    }
+}
+
 /// A low-latency flow whose burst is less than a quantum waits for one visit of another flow,
 /// whatever the number of others.
 #[test]

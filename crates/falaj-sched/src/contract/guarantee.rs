@@ -221,6 +221,9 @@ pub struct Precedence {
     /// The flow has this rank only while it keeps to this limit, and the discipline serves no
     /// packet beyond the limit at this rank; `None` if the flow always has this rank.
     pub contract: Option<ArrivalWindow>,
+    /// Packets are served in the order of their deadlines, the ends of this time after their
+    /// arrivals. `None` if they have no deadlines.
+    pub deadline: Option<Span>,
 }
 
 /// A limit on arrivals: at most `bytes` arrive in any window `(t - length, t]`.

@@ -476,8 +476,9 @@ impl Guarantees for DrrPlus {
                 rank: 0,
                 once: self.longest_visit(Some(f)),
                 contract: Some(ArrivalWindow { bytes: *bytes, length: *window }),
+                ..Precedence::default()
             },
-            None => Precedence { rank: 1, once: 0, contract: None },
+            None => Precedence { rank: 1, ..Precedence::default() },
         }
     }
 }

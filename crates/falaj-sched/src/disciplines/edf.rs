@@ -7,7 +7,8 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantee, Guarantees, Settling, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantee, Guarantees, Precedence, Settling, finite_rate, full_queue,
+    room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
@@ -49,6 +50,8 @@ pub struct Edf {
     /// Flows with packets, ordered by the deadlines of their heads.
     heads: Tournament<Time>,
     serving: Option<FlowId>,
+    /// Bytes of a packet of the largest size.
+    packet: u32,
     /// Transmission time of a packet of the largest size. The next field is that of all queues when
     /// they are full.
     largest: Span,
@@ -75,6 +78,7 @@ impl Edf {
             heads: Tournament::new(deadlines.len()),
             deadlines,
             serving: None,
+            packet: setup.largest,
             largest: setup.largest_airtime(),
             full_queues: setup.rate.airtime_of_many(full),
         })
@@ -168,6 +172,17 @@ impl Guarantees for Edf {
                 condition: "all flows' arrivals A_j meet sum A_j(t - d_j) + L <= C t for every t",
             }],
         })
+    }
+
+    /// A packet of any later deadline may be on the wire.
+    fn precedence(&self, f: FlowId) -> Precedence {
+        let own = self.deadlines[f.index()];
+        let is_later = self.deadlines.iter().any(|&deadline| deadline > own);
+        Precedence {
+            once: if is_later { self.packet.into() } else { 0 },
+            deadline: Some(own),
+            ..Precedence::default()
+        }
     }
 
     fn settling(&self) -> Settling {

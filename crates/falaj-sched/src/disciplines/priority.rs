@@ -163,7 +163,7 @@ impl Guarantees for Priority {
         Precedence {
             rank: self.levels.rank(own),
             once: if below { self.guaranteed.largest() } else { 0 },
-            contract: None,
+            ..Precedence::default()
         }
     }
 

@@ -10,8 +10,9 @@
 //! whole multiples of slopes: they are exact for a flow of that slope, and no error accumulates,
 //! however long a link is busy. The relative error of a rate's slope is at most 2^-33 up to 1
 //! Tbit/s. The slope of a weight is exact if the weights have a common multiple below 2^40, because
-//! the unit of a byte is then a multiple of it. Otherwise its relative error is at most 2^-47, a
-//! byte in 140 TB.
+//! the unit of a byte is then a multiple of it. Otherwise the relative error of weight `w`
+//! is at most about `w/2^63`: a byte in 140 TB at weight 65,536, and a byte in 2 GB at the largest
+//! weight. Guarantees include this error.
 
 use crate::contract::guarantee::{Bound, Guarantee, finite_rate, full_queue, room_for_one};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -51,12 +52,15 @@ pub(crate) fn duration(span: Span) -> Instant {
 /// interpolated work.
 pub(crate) const ROUNDING: Span = Span(2);
 
-const MOST: u64 = 65_536;
+/// The largest weight.
+const HEAVIEST: u64 = u32::MAX as u64;
+/// The largest sum of weights: the times of bytes at each flow's rate stay within 128 bits.
+const HEAVIEST_SUM: u64 = 1 << 52;
 
 /// The weight of a flow.
 pub(crate) const WEIGHT: Param = Param {
     name: "weight",
-    kind: Kind::Count { min: 1, max: MOST },
+    kind: Kind::Count { min: 1, max: HEAVIEST },
     default: Some("1"),
     doc: "the flow's weight: flows with packets share the link in proportion to their weights",
 };
@@ -80,21 +84,31 @@ impl Shares {
         let mut weights = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
-            if weight == 0 || weight > MOST {
+            if weight == 0 || weight > HEAVIEST {
                 return Err(ConfigError {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
                     help: format!(
-                        "from 1 to {MOST}: a flow's share is its weight over the sum of all"
+                        "from 1 to {HEAVIEST}: a flow's share is its weight over the sum of all"
                     ),
                 }
                 .into());
             }
             weights.push(weight as u32);
         }
+        let total: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+        if total > HEAVIEST_SUM {
+            return Err(ConfigError {
+                flow: None,
+                param: "weight",
+                what: format!("the weights of all flows add up to {total}"),
+                help: format!("a sum of at most {HEAVIEST_SUM}: only ratios of weights matter"),
+            }
+            .into());
+        }
         Ok(Shares {
-            total: weights.iter().map(|&w| u64::from(w)).sum(),
+            total,
             byte: byte(&weights),
             weights,
             rate: setup.rate,
@@ -142,9 +156,14 @@ impl Shares {
         let whole = (u128::from(BIT_NANOS) * u128::from(self.total)) << INSTANT_BITS;
         whole.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0))
     }
-    /// The rate of `f`.
+    /// Parts of 2^63 by which the bytes of `f` count too much, because its slope is rounded up.
+    fn excess(&self, f: FlowId) -> u128 {
+        u128::from(self.slope(f)) * u128::from(self.weight(f)) - u128::from(self.byte)
+    }
+    /// The rate of `f`, rounded down.
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
-        Rate((u128::from(self.rate.0) * u128::from(self.weight(f)) / u128::from(self.total)) as u64)
+        let counted = u128::from(self.slope(f)) * u128::from(self.total);
+        Rate((u128::from(self.rate.0) * u128::from(self.byte) / counted) as u64)
     }
     /// Time that `f` needs for `bytes` at its own rate.
     pub(crate) fn own_time(&self, bytes: u64, f: FlowId) -> Span {
@@ -152,7 +171,9 @@ impl Shares {
         let nanos = bits
             .checked_mul(u128::from(self.total))
             .map(|work| work.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0)));
-        Span(nanos.and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX))
+        let nanos = nanos.and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX);
+        let longer = (u128::from(nanos) * self.excess(f)).div_ceil(u128::from(self.byte));
+        Span(nanos.saturating_add(longer as u64))
     }
     /// Whole bytes that `f` sends in this time at its own rate.
     pub(crate) fn own_bytes(&self, time: Span, f: FlowId) -> u64 {

@@ -231,7 +231,7 @@ const LOSSLESS: f64 = 0.98;
 
 /// Figure 4: a profile of extra air time.
 pub(super) fn profile() -> Result<PaperFigure> {
-    const PACKETS: u32 = 50_000;
+    const PACKETS: u32 = 1_000_000;
     let mut text = format!("name wireless\nsamples 1000\nloss-level {LOSSLESS}\nprob delay\n");
     AIR.iter().for_each(|(share, delay)| text.push_str(&format!("{share} {delay}\n")));
     let directory = tempfile::tempdir().context("no directory for the profile")?;

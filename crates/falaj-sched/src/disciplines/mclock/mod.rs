@@ -81,6 +81,7 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             doc: "the flow's weight: flows share the capacity beyond the reservations in \
                   proportion to their weights",
+            kind: Kind::Count { min: 1, max: HEAVIEST },
             ..WEIGHT
         },
     ],
@@ -118,6 +119,8 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 
 /// Number of bits of `P` for fractions of a byte.
 const FRACTION: u32 = 38;
+/// The largest weight.
+const HEAVIEST: u64 = 65_536;
 /// Maximum distance of `P` ahead of the last `P`, so that keys can be compared although they wrap
 /// around: 16 MB per unit of weight.
 pub(crate) const FAR: u128 = 1 << 62;
@@ -164,9 +167,9 @@ impl Rule {
             }
         }
         let weight = f.values.count("weight").unwrap_or(1);
-        if weight == 0 || weight > 65_536 {
+        if weight == 0 || weight > HEAVIEST {
             let what = format!("a weight of {weight} is out of range");
-            return Err(refused("weight", what, "from 1 to 65536".into()));
+            return Err(refused("weight", what, format!("from 1 to {HEAVIEST}")));
         }
         let weighed = (1u64 << FRACTION).div_ceil(weight);
         let mut rule = Rule { limited: limit.map_or(0, pace), weighed, ..Rule::default() };
