@@ -9,6 +9,7 @@ mod disk;
 mod fortuna;
 mod group;
 mod page;
+mod predicted;
 mod rizzo;
 mod sharing;
 mod tcp;

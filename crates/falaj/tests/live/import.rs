@@ -66,6 +66,8 @@ fn expanded() {
         assert_eq!(scenario, by_hand, "{messages}");
     }
     assert!(scenario.contains("at = \"30s\""), "{scenario}{messages}");
+    let (none, messages) = import(script, &[]);
+    assert!(none.is_empty() && messages.contains("give them after `--`"), "{messages}");
     let (none, messages) = import(script, &["--no-run"]);
     assert!(none.is_empty() && messages.contains("only a shell"), "{messages}");
     let (none, messages) = import(script, &["--no-run", "--", "wlan0"]);

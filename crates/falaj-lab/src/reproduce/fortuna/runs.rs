@@ -5,6 +5,7 @@ use falaj_engine::{Engine, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_sim::scenario::experiment;
+use falaj_sim::simulate::FlowResult;
 use falaj_sim::{Progress, replicate};
 use falaj_terminal::file;
 use falaj_traffic::interval::Estimate;
@@ -165,6 +166,8 @@ pub(super) fn scenario_text(
 pub(super) struct Ours {
     /// Output rate in Mbit/s.
     pub(super) out: Estimate,
+    /// Output rate in Mbit/s and mean delay in us of each seed's run.
+    pub(super) runs: Vec<[f64; 2]>,
     pub(super) offered: f64,
     /// Mean delay in us.
     pub(super) avg: Estimate,
@@ -224,14 +227,13 @@ pub(super) fn run(
         let maxima: Vec<f64> =
             flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
         let guarantee = engine.guarantee(PipeId(0), FlowId(f as u32)).ok();
+        let out = |r: &FlowResult| r.delivered_rate(duration) / 1e6;
+        let avg = |r: &FlowResult| r.delay.mean_nanos().map(|ns| ns / 1e3);
         Some(Ours {
-            out: of(flows.iter().map(|r| r.delivered_rate(duration) / 1e6).collect())?,
+            out: of(flows.iter().map(|r| out(r)).collect())?,
+            runs: flows.iter().filter_map(|r| Some([out(r), avg(r)?])).collect(),
             offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
-            avg: of(flows
-                .iter()
-                .filter_map(|r| r.delay.mean_nanos())
-                .map(|ns| ns / 1e3)
-                .collect())?,
+            avg: of(flows.iter().filter_map(|r| avg(r)).collect())?,
             max: maxima.iter().copied().fold(0.0, f64::max),
             least_max: maxima.iter().copied().fold(f64::INFINITY, f64::min),
             bound: guarantee.map(|p| p.delay.delay.as_micros_f64()),

@@ -2,11 +2,9 @@
 
 use super::cell::{SharedCell, SharedQuantity};
 use super::{KnownDifference, SharingPaper};
+use crate::reproduce::predicted::{T_99, predicted};
 use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use anyhow::{Context, Result};
-
-/// Two-sided 99 % quantiles of Student's t, for the possible numbers of runs.
-const T_995: [(usize, f64); 2] = [(4, 5.841), (8, 3.499)];
 
 /// The source of a tolerance that is larger because of chance.
 const BY_CHANCE: &str = "99 % of single runs of ours are within it, and half a digit";
@@ -56,7 +54,7 @@ pub(super) fn rows(
         for (index, value) in cell.published.iter().enumerate() {
             let ours: Vec<f64> = runs.iter().map(|run| run[index]).collect();
             let of_cell = known.iter().find(|known| known.is_for(&cell.name, &value.statement));
-            let (mean, by_chance) = predicted(&ours);
+            let (mean, by_chance) = predicted(&ours, T_99);
             let (chosen, source) = chosen(value.quantity, value.value);
             let source = if by_chance > chosen { BY_CHANCE } else { source };
             let mut statement =
@@ -80,32 +78,11 @@ impl KnownDifference {
     }
 }
 
-/// The mean of the runs, and the distance from this mean within which 99 % of further runs are. A
-/// published value counts as one such run.
-fn predicted(runs: &[f64]) -> (f64, f64) {
-    let n = runs.len() as f64;
-    let mean = runs.iter().sum::<f64>() / n;
-    let variance = runs.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let student = T_995.iter().find(|(number, _)| *number == runs.len());
-    let student = student.map_or(f64::NAN, |(_, student)| *student);
-    (mean, student * (variance * (1.0 + 1.0 / n)).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{CEBINAE, DUALQ, L4S};
     use super::*;
     use crate::reproduce::verdict::RowVerdict;
-
-    /// By hand: 9, 10, 10, 11 have a variance of 2/3; 5.841 * sqrt(2/3 * 5/4) = 5.332.
-    #[test]
-    fn a_further_run_is_as_far_as_students_t_says() {
-        let (mean, most) = predicted(&[9.0, 10.0, 10.0, 11.0]);
-        assert_eq!(mean, 10.0);
-        assert!((most - 5.332).abs() < 1e-3, "{most}");
-        let (_, most) = predicted(&[1.0, 1.0]);
-        assert!(most.is_nan(), "no quantile for two runs");
-    }
 
     /// Two rates in a ratio of x to 1, each off by 5 %: Jain's index moves by 0.025 at most.
     #[test]

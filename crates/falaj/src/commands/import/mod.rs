@@ -166,6 +166,17 @@ impl Script<'_> {
         if let Some((status, message)) = ran.failed {
             note!("{name} ended with status {status}: {message}");
         }
-        Ok(import(&ran.commands, &format!("{name}, as it ran")))
+        let made = import(&ran.commands, &format!("{name}, as it ran"));
+        if made.is_err() && self.args.is_empty() && uses_arguments(&self.text) {
+            note!("{name} uses arguments of a command line: give them after `--`");
+        }
+        Ok(made)
     }
+}
+
+/// Returns true if a script uses its arguments, or if a function in it does: `$1`, `${2}`, `$@`.
+fn uses_arguments(script: &str) -> bool {
+    let is_argument =
+        |rest: &str| rest.trim_start_matches('{').starts_with(|c: char| "123456789@*#".contains(c));
+    script.split('$').skip(1).any(is_argument)
 }
