@@ -182,7 +182,7 @@ impl Qbd {
             "logarithmic" => queueing::Method::LogarithmicReduction,
             other => {
                 let what = format!(
-                    "there is no method {other:?}; there is \"cyclic\" and \"logarithmic\""
+                    "there is no method {other:?}; there are \"cyclic\" and \"logarithmic\""
                 );
                 return Err(PyValueError::new_err(what));
             }
@@ -190,7 +190,7 @@ impl Qbd {
         let drift = self.0.drift();
         if drift >= 0.0 {
             return Err(PyValueError::new_err(format!(
-                "unstable: it climbs {drift:.4} levels for each unit of time"
+                "unstable: the level rises by {drift:.4} per unit of time"
             )));
         }
         py.detach(|| self.0.solve(method)).map(Solved).map_err(refused)

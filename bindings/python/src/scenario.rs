@@ -210,7 +210,7 @@ impl Scenario {
         let calls = !schedulers.is_empty();
         if calls && !read.changes.is_empty() {
             let what =
-                "a scheduler of Python serves a link that stays as it is: leave [[change]] out";
+                "a scheduler in Python does not support changes of its link: leave [[change]] out";
             return Err(PyValueError::new_err(what));
         }
         for (link, up, class) in schedulers {

@@ -107,7 +107,7 @@ pub(crate) fn put(
     let direction = if towards == Towards::Up { &mut link.up } else { &mut link.down };
     if direction.pipe.setup.flows.iter().any(|flow| flow.inner.is_some()) {
         return Err(PyValueError::new_err(format!(
-            "flows of {} are divided, and a class serves queues alone",
+            "flows of {} are divided, and a Python class can only serve undivided flows",
             link.name
         )));
     }
@@ -202,7 +202,7 @@ impl Library for Class {
                     |name: &str| own.getattr_opt(name).map(|found| found.map(Bound::unbind));
                 let next = method("next")?
                     .ok_or_else(|| PyTypeError::new_err(format!("{} has no `next`", self.name)))?;
-                Ok(Box::new(Own {
+                Ok(Box::new(ClassInstance {
                     queues: Py::new(
                         py,
                         Queues(Mutex::new(vec![QueueView::default(); setup.flows.len()])),
@@ -219,14 +219,14 @@ impl Library for Class {
             made().map_err(|error| {
                 let what = error.to_string();
                 self.failure.set(error);
-                ConfigError { flow: None, param: "library", what, help: "mend the class".into() }
+                ConfigError { flow: None, param: "library", what, help: "correct the class".into() }
             })
         })
     }
 }
 
 /// An instance of the class, for one pipe of one replication.
-struct Own {
+struct ClassInstance {
     queues: Py<Queues>,
     arrive: Option<Py<PyAny>>,
     next: Py<PyAny>,
@@ -237,7 +237,7 @@ struct Own {
     failed: Option<String>,
 }
 
-impl Own {
+impl ClassInstance {
     fn fail(&mut self, error: PyErr) {
         self.failed.get_or_insert_with(|| error.to_string());
         self.failure.set(error);
@@ -257,7 +257,8 @@ impl Own {
         }
         let wrong = || {
             let what = format!(
-                "`next` of {} says {said}: it is to say a flow's number, None, or falaj.Wait(until)",
+                "`next` of {} returned {said}; it must return a flow's number, None, or \
+                 falaj.Wait(until)",
                 self.name
             );
             PyTypeError::new_err(what)
@@ -266,7 +267,7 @@ impl Own {
     }
 }
 
-impl Instance for Own {
+impl Instance for ClassInstance {
     fn arrived(&mut self, _: &[QueueView], f: FlowId, bytes: u32, now: Time) -> u64 {
         if let (Some(arrive), None) = (&self.arrive, &self.failed)
             && let Err(error) = Python::attach(|py| arrive.call1(py, (f.0, bytes, now.0)))

@@ -104,7 +104,7 @@ pub(crate) struct Packets {
 }
 
 /// The pieces of a column, and the texts for its codes.
-type SlicedTable<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
+type ColumnPieces<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
 
 #[pymethods]
 impl Columns {
@@ -120,7 +120,7 @@ impl Columns {
 
     /// The pieces of a column: a piece is a `Column` if NumPy can use the memory, otherwise a list.
     /// The second value has the texts for a column of codes, and is None for other columns.
-    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<SlicedTable<'py>> {
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<ColumnPieces<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();
         for piece in self.pieces(name)? {

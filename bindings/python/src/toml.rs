@@ -55,7 +55,7 @@ fn pairs<'py>(
         let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract()?;
         let text = key.cast::<PyString>().map_err(|_| {
             let place = if path.is_empty() { "the scenario" } else { path };
-            PyTypeError::new_err(format!("{place}: a key is a text, and {key} is none"))
+            PyTypeError::new_err(format!("{place}: a key must be a text, and {key} is not"))
         })?;
         // None counts as absent.
         if !value.is_none() {
@@ -109,6 +109,6 @@ pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
     }
     let kind = value.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "{path}: a {kind} does not go into a scenario; write a text, a number, a list or a dict"
+        "{path}: a {kind} is not a value of a scenario; write a text, a number, a list or a dict"
     )))
 }

@@ -37,9 +37,9 @@ def test_a_scenario_is_built_of_dicts_by_the_same_parser():
     with pytest.raises(falaj.ScenarioError) as error:
         falaj.Scenario.build(wrong)
     assert "10000000" in str(error.value) and error.value.line is not None
-    with pytest.raises(TypeError, match=r"link\.uplink\.rate: a set does not go into a scenario"):
+    with pytest.raises(TypeError, match=r"link\.uplink\.rate: a set is not a value of a scenario"):
         falaj.Scenario.build({"link": {"uplink": {"rate": {1, 2}}}})
-    with pytest.raises(TypeError, match="a key is a text"):
+    with pytest.raises(TypeError, match="a key must be a text"):
         falaj.Scenario.build({"link": {1: {}}})
 
 

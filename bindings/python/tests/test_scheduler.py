@@ -101,7 +101,7 @@ def test_what_it_raises_is_raised(scenario):
 
     with pytest.raises(LookupError, match="what was I doing"):
         scenario.simulate(schedulers={"uplink": Forgetful})
-    with pytest.raises(TypeError, match="it is to say a flow's number"):
+    with pytest.raises(TypeError, match="it must return a flow's number"):
         scenario.simulate(schedulers={"uplink": type("Odd", (First,), {"next": lambda *_: "voice"})})
     with pytest.raises(TypeError, match="has no `next`"):
         scenario.simulate(schedulers={"uplink": lambda link: object()})

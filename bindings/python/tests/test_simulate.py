@@ -210,7 +210,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     divided = scenario.set({"link.uplink.scheduler": {"kind": "drr"}})
     ax = divided.simulate(packets=True, warm_up=0).plot.cumulative("rest", plan=divided.plan())
     came, left, least = ax.get_lines()
-    assert [line.get_label() for line in (came, left, least)] == ["came", "left", "served at least"]
+    assert [line.get_label() for line in (came, left, least)] == ["arrivals", "departures", "served at least"]
     for x, y in zip(*least.get_data()):
         at = np.searchsorted(left.get_xdata(), x, side="right") - 1
         # The guarantee counts whole packets: up to the one on the link.

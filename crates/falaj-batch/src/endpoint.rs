@@ -88,7 +88,7 @@ impl Endpoint {
         let invalid = || {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a ring's room is a power of two, 64 B at least",
+                "the size of a ring must be a power of two, at least 64 B",
             )
         };
         if !bytes.is_power_of_two() || bytes < 64 || more.len() > MORE {

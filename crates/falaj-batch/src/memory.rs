@@ -67,8 +67,8 @@ impl SharedMemory {
     }
 
     fn map(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
-        let bytes =
-            usize::try_from(bytes).map_err(|_| invalid("it is too long for this machine"))?;
+        let bytes = usize::try_from(bytes)
+            .map_err(|_| invalid("the shared memory is too long for this machine"))?;
         if bytes < size_of::<AtomicU64>() {
             return Err(invalid("the shared memory that was sent is empty"));
         }

@@ -82,7 +82,9 @@ pub struct BrokenRing;
 
 impl fmt::Display for BrokenRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process on the other side of the ring writes nonsense into it")
+        f.write_str(
+            "the process on the other side of the ring writes impossible indices or lengths into it",
+        )
     }
 }
 

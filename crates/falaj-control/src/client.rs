@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The link that a command addresses.
 #[derive(clap::Args)]
-pub struct Which {
+pub struct LinkSelection {
     /// The control socket of the link [default: $FALAJ_CONTROL, or else the one that is running].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct Client {
     pub path: PathBuf,
 }
 
-impl Which {
+impl LinkSelection {
     /// Finds the link and connects.
     pub fn connect(&self) -> Result<Client> {
         if let Some(path) = &self.control {
@@ -86,7 +86,7 @@ pub fn running(command: &str) -> Vec<Client> {
 
 impl Client {
     fn connect(path: &Path) -> Result<Client> {
-        let stream = UnixStream::connect(path).context("nothing listens there")?;
+        let stream = UnixStream::connect(path).context("no process listens at this socket")?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream);

@@ -180,7 +180,7 @@ impl Confinement {
                  open, and TCP"
             ),
             RulesetStatus::NotEnforced => note!(
-                "this kernel has no Landlock: the files that this user may open stay open to it"
+                "this kernel has no Landlock: the process can open all files that its user can open"
             ),
         }
         Ok(())

@@ -36,7 +36,7 @@ pub fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
 /// The links of a scenario for real packets. Several links need rules, and a device-paced link must
 /// be the last one before a port.
 pub fn live_links(scenario: &Scenario) -> Result<&[Link]> {
-    let links = led_to(scenario)?;
+    let links = links_with_rules(scenario)?;
     paced::before_ports(scenario)?;
     Ok(links)
 }
@@ -52,11 +52,11 @@ pub fn no_changes(scenario: &Scenario) -> Result<()> {
 }
 
 /// The links of a scenario; several links need rules.
-pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
+pub fn links_with_rules(scenario: &Scenario) -> Result<&[Link]> {
     match scenario.links.len() {
         n if n > 1 && scenario.rules.is_empty() => {
             bail!(
-                "this scenario has {n} links, and no rule says which packets pass which: add [[rule]], or keep only one [link.NAME]"
+                "this scenario has {n} links, and no rule assigns packets to links: add [[rule]], or keep only one [link.NAME]"
             )
         }
         _ => Ok(&scenario.links),
@@ -156,7 +156,7 @@ pub fn warn_of_spinning(link: &Link) {
             {
                 told.push((&flow.name, phase));
                 note!(
-                    "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor is kept busy to time it",
                     flow.name
                 );
             }

@@ -80,7 +80,7 @@ pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
         Ok(fields) => fields,
         Err(error) => {
-            return (Json::Null, Err(format!("a request is a JSON object in one line: {error}")));
+            return (Json::Null, Err(format!("a request is a JSON object on one line: {error}")));
         }
     };
     let id = fields.remove("id").unwrap_or_default();

@@ -18,7 +18,8 @@ const NOT_WHOLE: u8 = 1;
 #[derive(clap::Args, Default)]
 #[command(next_help_heading = "Results and control")]
 pub struct Recording {
-    /// Record each packet and its fate in a pcapng, which `falaj sim --replay` replays
+    /// Record each packet, and when it left or why it was lost, in a pcapng file, which
+    /// `falaj sim --replay` replays
     ///
     /// `-`: to standard output; all other output then goes to standard error. If packets are
     /// missing in the capture, as on a full disk, the exit status is 1 instead of 0.

@@ -40,7 +40,7 @@ impl Timetable {
                     let why = refusal.remarks.iter().map(|remark| &remark.title);
                     let why: Vec<&str> =
                         std::iter::once(&refusal.what).chain(why).map(String::as_str).collect();
-                    note!("warning: no change at {}: {}", change.at, why.join("; "));
+                    note!("warning: the change at {} was not made: {}", change.at, why.join("; "));
                 }
             }
         };

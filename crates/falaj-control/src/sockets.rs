@@ -126,7 +126,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     umask(before);
     let listener = bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let why = "something else is there: a socket in use, or another kind of file";
+            let why = "the path exists already: a socket in use, or another kind of file";
             name_process_at(io::Error::new(error.kind(), why), path)
         }
         _ => error,

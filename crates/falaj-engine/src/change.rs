@@ -84,13 +84,13 @@ impl std::fmt::Display for ChangeError {
                 write!(f, "the pipe has {flows} flows, and the new setup has fewer; map them")
             }
             ChangeError::Smaller { largest } => {
-                write!(f, "a packet of {largest} B waits, and would be too large")
+                write!(f, "a queued packet of {largest} B would be too large")
             }
             ChangeError::NoSuchFlow { flows } => {
                 write!(f, "the flow mapping does not fit the pipe's {flows} flows")
             }
             ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
-            ChangeError::Occupied => f.write_str("its place is not free, or not the next one"),
+            ChangeError::Occupied => f.write_str("the pipe's place is not free, or leaves a gap"),
             ChangeError::Unpaced => f.write_str(
                 "the interface does not say when it has room: `paced-by = \"device\"` is for \
                  packet sockets, as of `falaj bridge`",

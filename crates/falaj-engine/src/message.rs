@@ -118,7 +118,7 @@ pub struct Corrupt {
 
 impl Corrupt {
     /// Flips the bit in the unit's bytes.
-    pub fn turn(&self, bytes: &mut [u8]) {
+    pub fn flip(&self, bytes: &mut [u8]) {
         let bit = ((u128::from(self.draw) * (8 * bytes.len() as u128)) >> 64) as usize;
         if let Some(byte) = bytes.get_mut(bit / 8) {
             *byte ^= 1 << (bit % 8);

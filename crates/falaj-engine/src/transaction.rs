@@ -11,7 +11,7 @@ pub struct FlowChange {
     /// The pipe.
     pub pipe: PipeId,
     /// The mapping of each existing flow.
-    pub fates: Vec<FlowMapping>,
+    pub mappings: Vec<FlowMapping>,
     /// Number of flows after the change.
     pub number: usize,
 }
@@ -23,7 +23,7 @@ pub struct Transaction {
     /// Mappings of their flows, where these change.
     pub flows: Vec<FlowChange>,
     /// Classification of entering packets, where it changes.
-    pub sorted: Vec<IngressChange>,
+    pub ingress: Vec<IngressChange>,
     /// New rules, if they change.
     pub rules: Option<RuleChange>,
     /// The pipes that are reported from then on, in the order of their links.

@@ -86,7 +86,7 @@ pub struct EndArgs {
     /// The role of this end.
     #[arg(long)]
     role: StreamRole,
-    /// The other end's address, or the receiver's own.
+    /// For the sender, the address of the other end; for the receiver, its own address.
     #[arg(long)]
     at: SocketAddr,
     /// Duration of sending, in seconds.

@@ -246,7 +246,7 @@ impl Running<'_> {
             }
             self.watch(spool)?;
         }
-        self.relays.iter().for_each(Relay::is_over);
+        self.relays.iter().for_each(Relay::end_of_output);
         while !self.relays.iter().all(Relay::is_done) {
             self.wait(signals, false);
             while let Ok(Some(info)) = signals.read_signal() {

@@ -71,7 +71,7 @@ impl Relay {
     }
 
     /// Tells the thread that the guest does not write any more: it passes on the rest, and ends.
-    pub(crate) fn is_over(&self) {
+    pub(crate) fn end_of_output(&self) {
         self.shared.is_over.store(true, Ordering::Release);
     }
 }
@@ -123,7 +123,7 @@ mod tests {
             for piece in all.chunks(77_777) {
                 file.write_all(piece).unwrap();
             }
-            relay.is_over();
+            relay.end_of_output();
             relay
         });
         let mut read = Vec::new();

@@ -39,7 +39,7 @@ pub(crate) struct Datagram {
 impl Datagram {
     /// Flips a bit of the payload.
     pub(crate) fn corrupt(&mut self, corrupt: &Corrupt) {
-        corrupt.turn(&mut self.bytes);
+        corrupt.flip(&mut self.bytes);
     }
 }
 

@@ -92,7 +92,7 @@ pub fn difference(
         |link: &Link| before.links.iter().position(|old| old.name == link.name).map(|n| at[n]);
     let then: Vec<u32> =
         after.links.iter().map(|link| was_at(link).unwrap_or_else(|| free.next())).collect();
-    let (mut ways, mut pipes, mut flows, mut sorted) =
+    let (mut ways, mut pipes, mut flows, mut ingress) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begin, mut end, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (new, &place) in after.links.iter().zip(&then) {
@@ -105,30 +105,30 @@ pub fn difference(
             };
             let Some(was) = old.map(|old| old.direction(towards)) else {
                 begin.push((pipe, is.pipe.clone()));
-                sorted.push(sorting());
+                ingress.push(sorting());
                 ways.push(way(new, name));
                 continue;
             };
-            let (spec, fates) = (is.pipe.clone(), fates(was, is, drop));
+            let (spec, mappings) = (is.pipe.clone(), mappings(was, is, drop));
             let matches = |direction: &Direction| {
                 direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
             };
             let sorts = was.layer != is.layer
                 || was.pipe.masks != is.pipe.masks
                 || matches(was) != matches(is);
-            let other = was.pipe.clone() != spec || !fates.is_empty();
-            match limits(was, is).filter(|_| other && fates.is_empty() && !drop) {
+            let other = was.pipe.clone() != spec || !mappings.is_empty();
+            match limits(was, is).filter(|_| other && mappings.is_empty() && !drop) {
                 Some(limits) => values.push((pipe, spec, limits)),
                 None if other => {
-                    pipes.push(change::PipeChange { pipe, spec, flows: fates.clone(), drop });
+                    pipes.push(change::PipeChange { pipe, spec, flows: mappings.clone(), drop });
                 }
                 None => {}
             }
-            if !fates.is_empty() || was.flows.len() != is.flows.len() {
-                flows.push(FlowChange { pipe, fates, number: is.flows.len() });
+            if !mappings.is_empty() || was.flows.len() != is.flows.len() {
+                flows.push(FlowChange { pipe, mappings, number: is.flows.len() });
             }
             if sorts {
-                sorted.push(sorting());
+                ingress.push(sorting());
             }
             if other || sorts || was.flows != is.flows {
                 ways.push(way(new, name));
@@ -142,11 +142,11 @@ pub fn difference(
         for (towards, name) in WAYS {
             let (was, pipe) = (old.direction(towards), pipe_of(place as usize, towards));
             if drop {
-                let fates = vec![FlowMapping::Dropped(FlowId(0)); was.flows.len()];
+                let mappings = vec![FlowMapping::Dropped(FlowId(0)); was.flows.len()];
                 pipes.push(change::PipeChange {
                     pipe,
                     spec: was.pipe.clone(),
-                    flows: fates.clone(),
+                    flows: mappings.clone(),
                     drop,
                 });
             }
@@ -171,7 +171,7 @@ pub fn difference(
         RuleChange::new(leads, after.run.seed, become_others, bypass)
     });
     let others = !(flows.is_empty() && begin.is_empty() && end.is_empty()) || then != at;
-    if pipes.is_empty() && values.is_empty() && sorted.is_empty() && !others && leading.is_none() {
+    if pipes.is_empty() && values.is_empty() && ingress.is_empty() && !others && leading.is_none() {
         return Ok(Difference { ways, change: None, at: then, others });
     }
     let named = |PipeId(pipe): PipeId| {
@@ -201,7 +201,7 @@ pub fn difference(
         .iter()
         .flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards)))
         .collect();
-    let change = Transaction { engine, flows, sorted, rules: leading, order };
+    let change = Transaction { engine, flows, ingress, rules: leading, order };
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
@@ -238,7 +238,7 @@ pub fn of_values(
     let change = engine.map(|engine| Transaction {
         engine,
         flows: Vec::new(),
-        sorted: Vec::new(),
+        ingress: Vec::new(),
         rules: None,
         order,
     });
@@ -273,19 +273,22 @@ fn rules_become(
 
 /// The mapping of each flow; empty if each flow keeps its place. Queued packets of a removed flow
 /// move to the flow that matches every packet, or, if there is none, to the last flow.
-fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
+fn mappings(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
     let places: BTreeMap<&str, usize> =
         is.flows.iter().enumerate().rev().map(|(n, flow)| (&flow.name[..], n)).collect();
-    let fate = |name: &str| match places.get(name) {
+    let mapping = |name: &str| match places.get(name) {
         Some(&at) => FlowMapping::Is(FlowId(at as u32)),
         None if drop => FlowMapping::Dropped(refuge),
         None => FlowMapping::Joins(refuge),
     };
-    let fates: Vec<FlowMapping> = was.flows.iter().map(|flow| fate(&flow.name)).collect();
-    let stay = fates.iter().enumerate().all(|(f, fate)| *fate == FlowMapping::Is(FlowId(f as u32)));
-    if stay { Vec::new() } else { fates }
+    let mappings: Vec<FlowMapping> = was.flows.iter().map(|flow| mapping(&flow.name)).collect();
+    let stay = mappings
+        .iter()
+        .enumerate()
+        .all(|(f, mapping)| *mapping == FlowMapping::Is(FlowId(f as u32)));
+    if stay { Vec::new() } else { mappings }
 }
 
 #[cfg(test)]
@@ -303,7 +306,7 @@ mod tests {
     #[test]
     fn flows_are_known_by_their_names() {
         let before = scenario(&[("a", "udp"), ("b", "tcp"), ("c", "any")], "");
-        let of = |after: &Scenario, drop| fates(&before.links[0].up, &after.links[0].up, drop);
+        let of = |after: &Scenario, drop| mappings(&before.links[0].up, &after.links[0].up, drop);
         let is = |f| FlowMapping::Is(FlowId(f));
         assert_eq!(of(&before, true), []);
         let more = scenario(&[("a", "udp"), ("b", "tcp"), ("c", "any"), ("d", "any")], "");
@@ -325,7 +328,7 @@ mod tests {
                 difference.ways,
                 change.engine.pipes().count(),
                 change.flows.len(),
-                change.sorted.len(),
+                change.ingress.len(),
             )
         };
         let both = vec!["up".to_owned(), "down".to_owned()];

@@ -43,8 +43,11 @@ impl<'a> Changes<'a> {
         let made = difference(&before, &then, (&self.at, network.places()), false)
             .expect("the scenario of a change was read, so its disciplines accept it");
         if let Some(transaction) = made.change {
-            let around =
-                NetworkChange { flows: &[], sorted: transaction.sorted, rules: transaction.rules };
+            let around = NetworkChange {
+                flows: &[],
+                ingress: transaction.ingress,
+                rules: transaction.rules,
+            };
             network
                 .apply(transaction.engine, around, known, Time::ZERO + change.at, out)
                 .expect("scheduled changes keep all flows, and room for the largest packet");

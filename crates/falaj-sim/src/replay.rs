@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
         for handle in self.entered..number.min(self.arrivals.len()) {
             let Arrival { way, flow, key, length, at } = self.arrivals[handle];
             let entry = match flow {
-                Some(flow) => Ok(self.network.straight(PipeId(way), flow)),
+                Some(flow) => Ok(self.network.route_to(PipeId(way), flow)),
                 None => self.network.route(&key, way as usize, length, at),
             };
             match entry {
@@ -194,12 +194,12 @@ impl<'a> Replay<'a> {
     /// Queued packets would exceed the new maximum packet size, or the change belongs to another
     /// network.
     pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), ChangeError> {
-        let Transaction { engine, flows, sorted, rules, order } = change;
+        let Transaction { engine, flows, ingress, rules, order } = change;
         // Decisions before the change use the flows' numbers of that time.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[FlowMapping])> =
-            flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        let mappings: Vec<(PipeId, &[FlowMapping])> =
+            flows.iter().map(|flows| (flows.pipe, &flows.mappings[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         let arrivals = self.arrivals;
         let known = |handle: u32| {
@@ -207,16 +207,16 @@ impl<'a> Replay<'a> {
         };
         self.network.apply(
             engine,
-            NetworkChange { flows: &fates, sorted, rules },
+            NetworkChange { flows: &mappings, ingress, rules },
             &known,
             now,
             &mut self.out,
         )?;
-        for FlowChange { pipe, fates, number } in flows {
+        for FlowChange { pipe, mappings, number } in flows {
             let old =
                 std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
             for (f, delays) in old.into_iter().enumerate() {
-                match fates.get(f) {
+                match mappings.get(f) {
                     Some(FlowMapping::Is(is)) => self.delays[pipe.0 as usize][is.index()] = delays,
                     Some(_) => {}
                     None => self.delays[pipe.0 as usize][f] = delays,

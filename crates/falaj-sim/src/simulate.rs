@@ -492,7 +492,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
             let entry = if feed.routed {
                 network.route(key, (feed.pipe.0 % 2) as usize, length, at)
             } else {
-                Ok(network.straight(feed.pipe, feed.flow))
+                Ok(network.route_to(feed.pipe, feed.flow))
             };
             match entry {
                 Ok(entry) => {

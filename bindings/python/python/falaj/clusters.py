@@ -14,7 +14,7 @@ PARTS = 4
 def _part(version: str, text: str, shard: str) -> str:
     """Runs a part of a sweep on one core of a machine of the cluster."""
     if version != _falaj.__version__:
-        raise SweepError(f"falaj is {_falaj.__version__} on {platform.node()} and {version} here: install the same everywhere")
+        raise SweepError(f"falaj is {_falaj.__version__} on {platform.node()} and {version} here: install the same version on all machines")
     return _falaj.Sweep.read(text).run(shard, 1)
 
 
@@ -28,13 +28,13 @@ def run(sweep: _falaj.Sweep, shard: str) -> str:
     try:
         import ray
     except ImportError as error:
-        raise ImportError("engine=\"ray\" takes Ray: pip install 'falaj[ray]'") from error
+        raise ImportError("engine=\"ray\" needs Ray: pip install 'falaj[ray]'") from error
     if not ray.is_initialized():
         try:
             ray.init(address="auto", log_to_driver=False)
         except ConnectionError as error:
             raise SweepError(
-                "there is no Ray cluster: start one with `ray start --head`, name one in RAY_ADDRESS, or call `ray.init()` before"
+                "there is no Ray cluster: start one with `ray start --head`, name one in RAY_ADDRESS, or call `ray.init()` before this call"
             ) from error
     shards = sweep.split(shard, PARTS * int(ray.cluster_resources().get("CPU", 1)))
     part = ray.remote(num_cpus=1)(_part)

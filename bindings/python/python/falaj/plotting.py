@@ -38,7 +38,7 @@ class Plot:
             ax.step(x[:-1] / 1e6, y[:-1], where="post", label=name, **_style(n))
             self._intervals(ax, n, name, longer=True)
         ax.set_yscale("log")
-        return _named(ax, "delay [ms]", "share of packets that is delayed longer")
+        return _named(ax, "delay [ms]", "share of packets delayed longer")
 
     def delay_cdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
         """Share of each flow's packets whose delay is at most a number of milliseconds, with intervals as in `delay_ccdf`."""
@@ -47,7 +47,7 @@ class Plot:
             share = np.cumsum(packets) / packets.sum()
             ax.step(np.concatenate([[0.0], delay]) / 1e6, np.concatenate([[0.0], share]), where="post", label=name, **_style(n))
             self._intervals(ax, n, name, longer=False)
-        return _named(ax, "delay [ms]", "share of packets that is delayed at most so long")
+        return _named(ax, "delay [ms]", "share of packets delayed at most this long")
 
     def delay_means(self, ax: Optional[Axes] = None) -> Axes:
         """Each flow's mean delay with its 95 % interval."""
@@ -109,7 +109,7 @@ class Plot:
         first = int(np.flatnonzero(begins[: worst + 1])[-1])
         since, to = came[first], left[worst] + delay[worst] // 2
         early = max(since, came[worst] - 3 * delay[worst])
-        for n, (name, at) in enumerate([("came", came), ("left", left)]):
+        for n, (name, at) in enumerate([("arrivals", came), ("departures", left)]):
             order = np.argsort(at[first:], kind="stable") + first
             x = np.concatenate([[since], at[order]])
             y = np.concatenate([[0], np.cumsum(size[order])])
@@ -152,14 +152,14 @@ class Plot:
         return ax
 
     def drops(self, ax: Optional[Axes] = None) -> Axes:
-        """Reasons for lost packets of each flow, as shares of the packets that came, in all replications."""
+        """Reasons for lost packets of each flow, as shares of the packets that arrived, in all replications."""
         ax = _axes(ax)
         flows = self._result.flows
         offered = np.maximum(flows["offered"], 1)
         policy, lost = flows["dropped_by_policy"], flows["lost"]
         left = np.zeros(len(offered))
         reasons: List[Tuple[str, Any]] = [
-            ("no place in the queue", flows["dropped"] - policy),
+            ("no room in the queue", flows["dropped"] - policy),
             ("the queue's policy", policy),
             ("on the link", lost),
         ]
@@ -167,7 +167,7 @@ class Plot:
             share = packets / offered
             ax.barh(list(flows["flow"]), share, left=left, label=why, color=_COLOURS[n], hatch=["", "//", ".."][n], edgecolor="white")
             left = left + share
-        ax.set_xlabel("share of packets that came")
+        ax.set_xlabel("share of packets that arrived")
         ax.legend()
         return ax
 
@@ -195,7 +195,7 @@ class Plot:
         known = list(self._result.flows["flow"])
         for name in known if flows is None else flows:
             if name not in known:
-                raise KeyError(f"there is no flow {name!r}; there is {', '.join(map(repr, known))}")
+                raise KeyError(f"there is no flow {name!r}; there are {', '.join(map(repr, known))}")
             yield known.index(name), name
 
     def _intervals(self, ax: Axes, n: int, name: str, longer: bool) -> None:

@@ -37,7 +37,7 @@ class Sweep:
             raise ValueError(f"{replications} replications; 1 to 10000 are allowed")
         for key, values in axes.items():
             if isinstance(values, str):
-                raise TypeError(f"{key}: a list of values is needed, and {values!r} is one: write [{values!r}]")
+                raise TypeError(f"{key}: a list of values is needed, and {values!r} is a single value: write [{values!r}]")
         self._inner = _falaj.Sweep(
             scenario.text,
             scenario._inner.file,
@@ -70,7 +70,7 @@ class Sweep:
             engine: As for `sweep`; the lines are the same.
         """
         if engine not in ENGINES:
-            raise ValueError(f"{engine!r} is no engine: " + " and ".join(map(repr, ENGINES)) + " are")
+            raise ValueError(f"there is no engine {engine!r}; there are " + " and ".join(map(repr, ENGINES)))
         if engine == "ray":
             return clusters.run(self._inner, shard)
         return self._inner.run(shard)

@@ -66,7 +66,9 @@ impl Channel {
             return Err(invalid("a message with more than one descriptor".into()));
         }
         match got.bytes {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up")),
+            0 => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection"))
+            }
             length => {
                 let message = MemifMessage::from_bytes(&bytes[..length])
                     .map_err(|why| invalid(why.to_string()))?;

@@ -115,7 +115,7 @@ impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MalformedMessage::Length(bytes) => {
-                write!(f, "a message of {bytes} B; memif's have {LENGTH} B")
+                write!(f, "a message of {bytes} B; messages of memif have {LENGTH} B")
             }
             MalformedMessage::Kind(kind) => {
                 write!(f, "a message of kind {kind}, which memif does not have")

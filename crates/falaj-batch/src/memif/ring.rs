@@ -54,7 +54,7 @@ pub struct LostFrame;
 
 impl fmt::Display for LostFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a packet whose descriptors lead nowhere, or that is too long")
+        f.write_str("a packet with invalid descriptors, or longer than allowed")
     }
 }
 

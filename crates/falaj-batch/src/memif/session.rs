@@ -114,7 +114,7 @@ fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-const NOT_NOW: &str = "a message that does not belong there";
+const NOT_NOW: &str = "a message that is not allowed at this point";
 
 /// Returns true if two secrets are equal, in a time that does not depend on their contents.
 fn same(a: &[u8; SECRET], b: &[u8; SECRET]) -> bool {
@@ -201,7 +201,7 @@ impl Session {
                     fd.ok_or(refused("a ring without the descriptor that wakes its reader"))?;
                 let place = &mut rings[usize::from(ring.to_master)];
                 if ring.index != 0 || place.is_some() {
-                    return Err(refused("more rings than one each way"));
+                    return Err(refused("more than one ring in a direction"));
                 }
                 if ring.private_header != 0 {
                     return Err(refused("private headers are not accepted"));
@@ -212,7 +212,7 @@ impl Session {
             }
             (Stage::Parts { regions, rings }, MemifMessage::Connect { .. }) => {
                 let [Some((to_slave, bell)), Some((to_master, own))] = rings else {
-                    return Err(refused("a ring is missing: one each way is needed"));
+                    return Err(refused("a ring is missing: one in each direction is needed"));
                 };
                 let rings =
                     ring::of_master(&regions, [&to_slave, &to_master]).map_err(io::Error::other)?;

@@ -36,7 +36,7 @@ const ALARM: u64 = 2;
 const LINK: u64 = 3;
 
 /// An event of the socket.
-pub enum News {
+pub enum SocketEvent {
     /// The rings are set up.
     Connected(Agreed),
     /// A peer, connected or in the dialog, is gone; with the reason.
@@ -184,11 +184,11 @@ impl MemifSocket {
         Ok(())
     }
 
-    /// Handles events. After [`News::Gone`] the earlier link is invalid.
+    /// Handles events. After [`SocketEvent::Gone`] the earlier link is invalid.
     ///
     /// # Errors
     /// None that are expected.
-    pub fn look(&mut self) -> io::Result<Option<News>> {
+    pub fn look(&mut self) -> io::Result<Option<SocketEvent>> {
         let mut events =
             [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
         let n = match epoll::wait(
@@ -219,31 +219,31 @@ impl MemifSocket {
     }
 
     /// The alarm has expired.
-    fn late(&mut self) -> io::Result<Option<News>> {
+    fn late(&mut self) -> io::Result<Option<SocketEvent>> {
         match &self.session {
             None => self.ready().map(|()| None),
             Some(session) if session.is_connected() => self.alarm.set(None).map(|()| None),
             Some(_) => {
-                let why = "it did not say in time what it has to say";
+                let why = "the peer did not complete the dialog in time";
                 self.drop_peer(why)?;
-                Ok(Some(News::Gone(why.into())))
+                Ok(Some(SocketEvent::Gone(why.into())))
             }
         }
     }
 
-    fn turn(&mut self) -> io::Result<Option<News>> {
+    fn turn(&mut self) -> io::Result<Option<SocketEvent>> {
         let Some(session) = &mut self.session else { return Ok(None) };
         match session.turn() {
             Ok(None) => Ok(None),
             Ok(Some(agreed)) => {
                 epoll::add(&self.woken, &agreed.link, EventData::new_u64(LINK), EventFlags::IN)?;
                 self.alarm.set(None)?;
-                Ok(Some(News::Connected(agreed)))
+                Ok(Some(SocketEvent::Connected(agreed)))
             }
             Err(error) => {
                 self.session = None;
                 self.pause()?;
-                Ok(Some(News::Gone(error.to_string())))
+                Ok(Some(SocketEvent::Gone(error.to_string())))
             }
         }
     }

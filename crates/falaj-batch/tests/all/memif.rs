@@ -10,7 +10,7 @@ use falaj_batch::memif::message::{
 };
 use falaj_batch::memif::ring::BUFFER;
 use falaj_batch::memif::session::{Agreed, MemifRole, MemifTerms, Session};
-use falaj_batch::memif::socket::{MemifSocket, News};
+use falaj_batch::memif::socket::{MemifSocket, SocketEvent};
 use falaj_batch::memory::SharedMemory;
 use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::{Span, Time};
@@ -398,8 +398,8 @@ fn what_a_slave_must_not_say() {
     let right = [Slave::ring(true), Slave::ring(false)];
     assert!(Slave::new().connect(right).unwrap().is_some());
     for (ring, told) in [
-        (AddRing { index: 1, ..right[0] }, "one each way"),
-        (right[1], "one each way"),
+        (AddRing { index: 1, ..right[0] }, "more than one ring in a direction"),
+        (right[1], "more than one ring in a direction"),
         (AddRing { private_header: 8, ..right[0] }, "private"),
         (AddRing { region: 1, ..right[0] }, "a region that does not exist"),
         (AddRing { log2_ring_size: 15, ..right[0] }, "larger"),
@@ -437,10 +437,10 @@ fn what_a_slave_must_not_say() {
         assert!(why.as_ref().is_some_and(|why| why.contains(told)), "{first:?}: {why:?}");
     };
     let init = Slave::init();
-    refused(&[(&region, true)], "does not belong there");
-    refused(&[(&connect, false)], "does not belong there");
-    refused(&[(&MemifMessage::Ack, false)], "does not belong there");
-    refused(&[(&init, false), (&init, false)], "does not belong there");
+    refused(&[(&region, true)], "not allowed at this point");
+    refused(&[(&connect, false)], "not allowed at this point");
+    refused(&[(&MemifMessage::Ack, false)], "not allowed at this point");
+    refused(&[(&init, false), (&init, false)], "not allowed at this point");
     refused(&[(&init, false), (&region, false)], "without its memory");
     refused(&[(&init, false), (&ring, false)], "without the descriptor that wakes");
     refused(
@@ -816,7 +816,7 @@ fn path() -> PathBuf {
 }
 
 /// Polls until there is an event of this socket.
-fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> News {
+fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> SocketEvent {
     for _ in 0..1000 {
         for (i, socket) in sockets.iter_mut().enumerate() {
             match socket.look().unwrap() {
@@ -841,7 +841,7 @@ fn peers_come_and_go() {
     let mut connected = [None, None];
     for _ in 0..1000 {
         for (socket, connected) in [&mut master, &mut slave].into_iter().zip(&mut connected) {
-            if let Some(News::Connected(agreed)) = socket.look().unwrap() {
+            if let Some(SocketEvent::Connected(agreed)) = socket.look().unwrap() {
                 *connected = Some(agreed.link);
             }
         }
@@ -855,12 +855,12 @@ fn peers_come_and_go() {
     assert!(a.send(b"yes").unwrap() && all(&mut b) == [b"yes"]);
     // It continues to send, into memory that no other process has any more.
     drop((slave, b));
-    let News::Gone(why) = news(&mut [&mut master], 0) else { panic!("it is gone") };
+    let SocketEvent::Gone(why) = news(&mut [&mut master], 0) else { panic!("it is gone") };
     assert!(why.contains("falaj ends"), "{why}");
     assert!(a.send(b"into the void").unwrap());
     drop(a);
     let mut next = MemifSocket::open(&path, terms(MemifRole::Slave)).unwrap();
-    let News::Connected(again) = news(&mut [&mut master, &mut next], 0) else {
+    let SocketEvent::Connected(again) = news(&mut [&mut master, &mut next], 0) else {
         panic!("another one")
     };
     drop(again);

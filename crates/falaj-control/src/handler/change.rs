@@ -422,7 +422,7 @@ fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal
     if remarks.is_empty() {
         Ok(standings)
     } else {
-        Err(Refusal { what: "that does not fit".into(), remarks })
+        Err(Refusal { what: "not all requirements can be guaranteed".into(), remarks })
     }
 }
 

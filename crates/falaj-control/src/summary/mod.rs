@@ -88,7 +88,7 @@ pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u
     let summary =
         Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
     Summary {
-        many: many(links, forwarder),
+        mask_stats: mask_stats(links, forwarder),
         rested: forwarder.awake().rested,
         ..summary.with_breaches(links, breaches)
     }
@@ -98,7 +98,7 @@ pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u
 const BUSIEST: usize = 10;
 
 /// The entries of the masks of a forwarder's links.
-fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, MaskStats)> {
+fn mask_stats(links: &[Link], forwarder: &Forwarder) -> Vec<(String, MaskStats)> {
     let mut out = Vec::new();
     for (pipe, (way, direction)) in ways(links).enumerate() {
         let pipe = PipeId(pipe as u32);
@@ -158,7 +158,7 @@ struct DirectionSummary {
     rate: Rate,
     delay: Span,
     /// True if a mask makes several links of this direction, each with this rate.
-    many: bool,
+    has_mask: bool,
 }
 
 struct Named {
@@ -199,7 +199,7 @@ pub struct Summary {
     rules: Vec<(String, RuleCounters, SojournStats)>,
     losses: Vec<(u64, String)>,
     /// The entries of masks, by name.
-    many: Vec<(String, MaskStats)>,
+    mask_stats: Vec<(String, MaskStats)>,
     /// Contract violations of plug-ins, with the direction.
     breaches: Vec<(String, Breach)>,
     /// Time for which the timer slept instead of spinning, as others waited for a processor.
@@ -218,12 +218,12 @@ impl Summary {
         let (mut known, mut flows) = (Vec::new(), Vec::new());
         let mut measured = measured.into_iter();
         for (way, (name, direction)) in ways(links).enumerate() {
-            let many = direction.pipe.masks.link.is_some();
+            let has_mask = direction.pipe.masks.link.is_some();
             known.push(DirectionSummary {
                 name,
                 rate: direction.pipe.setup.rate,
                 delay: direction.pipe.delay,
-                many,
+                has_mask,
             });
             let mut measured = measured.next().into_iter().flatten();
             for flow in &direction.flows {
@@ -232,8 +232,9 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        let (rules, many, breaches, rested) = (Vec::new(), Vec::new(), Vec::new(), Span::ZERO);
-        Summary { elapsed, ways: known, flows, rules, losses, many, breaches, rested }
+        let (rules, mask_stats, breaches, rested) =
+            (Vec::new(), Vec::new(), Vec::new(), Span::ZERO);
+        Summary { elapsed, ways: known, flows, rules, losses, mask_stats, breaches, rested }
     }
 
     /// Adds the contract violations of plug-ins, by direction.
@@ -315,10 +316,10 @@ impl Summary {
             let given = |error: Option<Span>| text::span(error.map(|error| way.delay + error));
             let release = &sum.release;
             eprintln!(
-                "{}: asked {}{} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                "{}: configured {}{} and {}; delivered {} in {}, with a delay of {} (p50), {} (p99), {} (max)",
                 way.name,
                 text::link_rate(way.rate),
-                if way.many { " each" } else { "" },
+                if way.has_mask { " each" } else { "" },
                 text::nanos(way.delay.0 as f64),
                 text::rate(sum.rate(self.elapsed)),
                 text::nanos(self.elapsed.0 as f64),
@@ -331,7 +332,7 @@ impl Summary {
                 let [p50, p99, max] =
                     [held.quantile(0.5), held.quantile(0.99), held.max()].map(text::span);
                 eprintln!(
-                    "{}: held for others of their unit, beside that: {p50} (p50), {p99} (p99), {max} (max)",
+                    "{}: in addition held for other packets of their unit: {p50} (p50), {p99} (p99), {max} (max)",
                     way.name
                 );
             }
@@ -347,7 +348,7 @@ impl Summary {
             });
             eprintln!("{}", text::table(&header, rows));
         }
-        for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
+        for (name, report) in self.mask_stats.iter().filter(|(_, report)| report.made > 0) {
             eprintln!("{}", masks::told(name, report));
         }
         for named in &self.flows {
@@ -364,7 +365,7 @@ impl Summary {
         if self.rested > Span::ZERO {
             let share = text::percent(self.rested.0, self.elapsed.0);
             eprintln!(
-                "the timer rested for {share} of the time, because other threads waited for a processor"
+                "the timer slept instead of spinning for {share} of the time, because other threads waited for a processor"
             );
         }
         self.warn();
@@ -447,7 +448,7 @@ impl Summary {
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
-            "masks": self.many.iter().map(|(name, report)| masks::json(name, report))
+            "masks": self.mask_stats.iter().map(|(name, report)| masks::json(name, report))
                 .collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach))

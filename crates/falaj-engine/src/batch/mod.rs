@@ -442,9 +442,7 @@ impl fmt::Display for MalformedBatch {
         f.write_str(match self {
             MalformedBatch::NoAddress => "a batch ends within its address",
             MalformedBatch::NoLength => "a batch ends within a packet's length",
-            MalformedBatch::TooLong => {
-                "a batch says that a packet is longer than what is left of it"
-            }
+            MalformedBatch::TooLong => "a packet in a batch is longer than the rest of the batch",
             MalformedBatch::TooShort => {
                 "a packet in a batch lacks the bytes before its destination"
             }

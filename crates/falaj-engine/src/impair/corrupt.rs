@@ -26,7 +26,7 @@ struct CorruptionState(EventState);
 impl ImpairmentState for CorruptionState {
     fn on_the_way(&mut self, packet: &mut Transit) {
         if self.0.happens(packet.draw(RngStream::Corrupt)) {
-            packet.turned_bit = Some(packet.draw(RngStream::Bit).independent());
+            packet.flipped_bit = Some(packet.draw(RngStream::Bit).independent());
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum Distribution {
 pub struct DelayTable {
     points: Arc<[f64]>,
     /// Computed at its first use.
-    course: Arc<OnceLock<Arc<JitterProcess>>>,
+    process: Arc<OnceLock<Arc<JitterProcess>>>,
 }
 
 impl PartialEq for DelayTable {
@@ -53,7 +53,7 @@ impl DelayTable {
         let mut points: Vec<f64> = samples.iter().map(|&s| f64::from(s)).collect();
         points.sort_by(f64::total_cmp);
         let differ = points.first()? < points.last()?;
-        differ.then(|| DelayTable { points: standardised(points).into(), course: Arc::default() })
+        differ.then(|| DelayTable { points: standardised(points).into(), process: Arc::default() })
     }
 }
 
@@ -77,7 +77,7 @@ impl Distribution {
 impl Distribution {
     /// The jitter process of this distribution for links that keep order; for a named distribution
     /// it is computed once.
-    pub(crate) fn course(&self) -> Arc<JitterProcess> {
+    pub(crate) fn process(&self) -> Arc<JitterProcess> {
         static NAMED: [LazyLock<Arc<JitterProcess>>; 4] = [
             LazyLock::new(|| of_name(&Distribution::Uniform)),
             LazyLock::new(|| of_name(&Distribution::Normal)),
@@ -91,7 +91,7 @@ impl Distribution {
             Distribution::ParetoNormal => 3,
             Distribution::Table(table) => {
                 return Arc::clone(
-                    table.course.get_or_init(|| Arc::new(JitterProcess::new(&table.points))),
+                    table.process.get_or_init(|| Arc::new(JitterProcess::new(&table.points))),
                 );
             }
         };

@@ -109,14 +109,14 @@ impl JitterState {
             ),
         };
         let path =
-            jitter.keeps_order.then(|| JitterPath::new(jitter.distribution.course(), amount));
+            jitter.keeps_order.then(|| JitterPath::new(jitter.distribution.process(), amount));
         let (correlation, keeps_order) = (jitter.correlation, jitter.keeps_order);
         JitterState { delay, by, correlation, keeps_order, path, last: None }
     }
 
     /// The delay of a packet that enters the link at `now`.
     #[inline]
-    fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
+    fn delay(&mut self, now: Time, draw: Draw, path_draw: Draw) -> Span {
         let independent = self.correlation == Probability::NEVER;
         if let Some(last) =
             self.last.filter(|_| !independent && self.correlation.hits(draw.in_turn(0)))
@@ -127,7 +127,7 @@ impl JitterState {
         let own = if independent { draw.independent() } else { draw.in_turn(1) };
         let by = &self.by;
         let offset = match &mut self.path {
-            Some(path) => path.at(now, (own, |draw| by.of(draw)), course),
+            Some(path) => path.at(now, (own, |draw| by.of(draw)), path_draw),
             None => by.of(own),
         };
         let delay = Span(self.delay.0.saturating_add_signed(offset));

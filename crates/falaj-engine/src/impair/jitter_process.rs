@@ -164,7 +164,7 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
 /// A delay that evolves in time.
 #[derive(Debug)]
 pub(crate) struct JitterPath {
-    course: Arc<JitterProcess>,
+    process: Arc<JitterProcess>,
     amount: u64,
     at: i64,
     does: PathPhase,
@@ -182,9 +182,9 @@ enum PathPhase {
 }
 
 impl JitterPath {
-    pub(crate) fn new(course: Arc<JitterProcess>, amount: Span) -> JitterPath {
+    pub(crate) fn new(process: Arc<JitterProcess>, amount: Span) -> JitterPath {
         JitterPath {
-            course,
+            process,
             amount: amount.0,
             at: 0,
             does: PathPhase::Rests(0),
@@ -206,7 +206,7 @@ impl JitterPath {
     /// The offset from the mean delay of a packet at `now`. `afresh` has a probability and the
     /// inverse distribution function, for packets that do not depend on earlier packets.
     pub(crate) fn at(&mut self, now: Time, afresh: (u64, impl Fn(u64) -> i64), draw: Draw) -> i64 {
-        let forgets = self.scaled(self.course.forgets).max(1) as u64;
+        let forgets = self.scaled(self.process.forgets).max(1) as u64;
         let before =
             self.last.replace(now).map(|last| now.since(last).0).filter(|since| *since < forgets);
         match before {
@@ -214,12 +214,12 @@ impl JitterPath {
             None => {
                 let (p, of) = afresh;
                 self.at = of(p);
-                let (here, next, part) = self.course.between(p, |node| node.below);
+                let (here, next, part) = self.process.between(p, |node| node.below);
                 let (sinks, low, high) = (here.sinks, here.drawn_below, next.drawn_below);
                 if self.next(draw) < sinks {
                     let below = low + ((i128::from(high.saturating_sub(low)) * part) >> 32) as u64;
                     let to = ((u128::from(self.next(draw)) * u128::from(below)) >> 64) as u64;
-                    self.does = PathPhase::Sinks(self.scaled(self.course.drawn(to)).min(self.at));
+                    self.does = PathPhase::Sinks(self.scaled(self.process.drawn(to)).min(self.at));
                 } else {
                     // The remaining part of a rest that began before.
                     let left = self.next(draw).min(self.next(draw));
@@ -237,7 +237,7 @@ impl JitterPath {
 
     /// A rest is uniform from zero to twice its mean.
     fn rest(&self, draw: u64) -> u64 {
-        let most = 2 * self.scaled(self.course.rest).max(1) as u64;
+        let most = 2 * self.scaled(self.process.rest).max(1) as u64;
         ((u128::from(draw) * u128::from(most)) >> 64) as u64
     }
 
@@ -262,7 +262,7 @@ impl JitterPath {
                 PathPhase::Rests(rest) => {
                     time -= rest;
                     let p = self.next(draw);
-                    let to = self.scaled(self.course.drawn(p));
+                    let to = self.scaled(self.process.drawn(p));
                     self.at = self.at.max(to);
                     self.does = PathPhase::Sinks(to);
                 }
@@ -277,21 +277,21 @@ mod tests {
     use crate::impair::distribution::Distribution;
 
     #[test]
-    fn a_course_forgets_in_some_deviations() {
+    fn a_jitter_process_forgets_in_some_deviations() {
         for (distribution, most) in [
             (Distribution::Uniform, 2.0),
             (Distribution::Normal, 4.0),
             (Distribution::Pareto, 4.0),
             (Distribution::ParetoNormal, 4.0),
         ] {
-            let course = distribution.course();
-            let cycle = course.forgets as f64 / 64.0 / (1u64 << ONE) as f64;
+            let process = distribution.process();
+            let cycle = process.forgets as f64 / 64.0 / (1u64 << ONE) as f64;
             assert!(cycle < most, "{distribution:?}: {cycle}");
         }
     }
 
     #[test]
-    fn every_table_has_a_course() {
+    fn every_table_has_a_jitter_process() {
         use crate::impair::distribution::DelayTable;
         let far = [vec![0; 4095], vec![i32::MAX]].concat();
         let tables = [
@@ -301,15 +301,15 @@ mod tests {
             vec![i32::MIN, 0, 0, 0, i32::MAX],
         ];
         for samples in tables {
-            let course =
-                Distribution::Table(DelayTable::new(&samples).expect("they differ")).course();
-            let nodes = &course.nodes;
+            let process =
+                Distribution::Table(DelayTable::new(&samples).expect("they differ")).process();
+            let nodes = &process.nodes;
             assert!(nodes.is_sorted_by_key(|n| n.z) && nodes.is_sorted_by_key(|n| n.drawn_below));
             assert!(
                 nodes[0].drawn_below == 0
                     && nodes.last().is_some_and(|last| last.drawn_below > u64::MAX / 2)
             );
-            assert!(course.rest > 0 && course.forgets > course.rest, "{samples:?}");
+            assert!(process.rest > 0 && process.forgets > process.rest, "{samples:?}");
         }
     }
 }

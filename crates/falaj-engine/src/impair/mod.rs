@@ -264,7 +264,7 @@ impl Impairer {
         } else {
             self.last = packet.due;
         }
-        if let Some(draw) = packet.turned_bit {
+        if let Some(draw) = packet.flipped_bit {
             counters.corrupted += 1;
             out.push(Output::Corrupt(Corrupt { handle, draw }));
         }

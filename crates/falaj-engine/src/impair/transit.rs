@@ -103,7 +103,7 @@ pub struct Transit {
     /// True if it does not arrive.
     pub(super) lost: bool,
     /// The bit to flip: see [`Corrupt::draw`](crate::message::Corrupt::draw).
-    pub(super) turned_bit: Option<u64>,
+    pub(super) flipped_bit: Option<u64>,
     /// True if it arrives twice.
     pub(super) twice: bool,
     /// True if it skips the delay of the link.
@@ -138,7 +138,7 @@ impl Transit {
             bytes: emit.bytes,
             end: emit.end,
             lost: false,
-            turned_bit: None,
+            flipped_bit: None,
             twice: false,
             overtakes: false,
             keeps_order: true,

@@ -2,7 +2,7 @@
 
 use super::in_transit::InTransit;
 use super::ingress::Ingress;
-use super::{Network, heeds};
+use super::{Network, reads_labels};
 use crate::change::{ChangeError, Prepared};
 use crate::classifier::Classifier;
 use crate::counted_layer::CountedLayer;
@@ -34,7 +34,7 @@ pub struct NetworkChange<'a> {
     /// The mapping of flows, for pipes whose flows change.
     pub flows: &'a [(PipeId, &'a [FlowMapping])],
     /// The new classification of packets, for pipes where it changes.
-    pub sorted: Vec<IngressChange>,
+    pub ingress: Vec<IngressChange>,
     /// New rules.
     pub rules: Option<RuleChange>,
 }
@@ -101,10 +101,10 @@ impl Network {
         } else {
             self.engine.apply_with_labels(change, known, now, out)?;
         }
-        let NetworkChange { flows, sorted, rules } = around;
-        self.heeds = heeds(&self.engine);
-        self.places.resize(self.places.len().max(self.heeds.len()), Ingress::open());
-        for IngressChange { pipe, classifier, layer, masks } in sorted {
+        let NetworkChange { flows, ingress, rules } = around;
+        self.reads_labels = reads_labels(&self.engine);
+        self.places.resize(self.places.len().max(self.reads_labels.len()), Ingress::open());
+        for IngressChange { pipe, classifier, layer, masks } in ingress {
             if let Some(place) = self.places.get_mut(pipe.0 as usize) {
                 *place = Ingress::new(classifier, layer, masks);
             }
@@ -112,11 +112,12 @@ impl Network {
         if !self.hops.is_empty() && !flows.is_empty() {
             let mut hops = std::mem::take(&mut self.hops).into_vec();
             for Reverse(hop) in &mut hops {
-                let fates = flows
+                let mappings = flows
                     .iter()
                     .find(|(pipe, _)| pipe.0 == hop.pipe)
-                    .map_or(&[][..], |(_, fates)| fates);
-                hop.flow = fates.get(hop.flow as usize).map_or(hop.flow, |fate| fate.flow().0);
+                    .map_or(&[][..], |(_, mappings)| mappings);
+                hop.flow =
+                    mappings.get(hop.flow as usize).map_or(hop.flow, |mapping| mapping.flow().0);
             }
             self.hops = hops.into();
         }
@@ -169,7 +170,7 @@ impl Network {
 
     /// The places of pipes, occupied and vacant.
     pub fn places(&self) -> PipePlaces {
-        let number = self.heeds.len() as u32 / 2;
+        let number = self.reads_labels.len() as u32 / 2;
         let pipes = |place: u32| [PipeId(2 * place), PipeId(2 * place + 1)];
         let is_vacant = |pipe: PipeId| {
             let comes = || self.hops.iter().any(|hop| hop.0.pipe == pipe.0);

@@ -252,14 +252,14 @@ impl Network {
         if ecn != bits {
             out.push(marked(ecn));
         }
-        let turn = |draw: &u64| Output::Corrupt(Corrupt { handle, draw: *draw });
-        out.extend(turned.iter().map(turn));
+        let flip = |draw: &u64| Output::Corrupt(Corrupt { handle, draw: *draw });
+        out.extend(turned.iter().map(flip));
         let emit = Emit { handle, ..emit };
         if shared > 0 && self.shares[shared] > 1 {
             self.shares[shared] -= 1;
             out.push(Output::Copy(emit));
             // The bytes of the other packets stay as they were.
-            out.extend(turned.iter().map(turn));
+            out.extend(turned.iter().map(flip));
             if ecn != bits {
                 out.push(marked(bits));
             }

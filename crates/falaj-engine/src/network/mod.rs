@@ -86,7 +86,7 @@ pub struct Network {
     engine: Engine,
     places: Vec<Ingress>,
     /// By pipe, true if it reads labels.
-    heeds: Vec<bool>,
+    reads_labels: Vec<bool>,
     rules: Option<RuleSet>,
     /// True if a packet may pass several pipes.
     chain: bool,
@@ -143,7 +143,7 @@ impl Network {
         bypass: Option<u32>,
     ) -> Network {
         Network {
-            heeds: heeds(&engine),
+            reads_labels: reads_labels(&engine),
             engine,
             places,
             chain: rules.as_ref().is_some_and(RuleSet::chain),
@@ -173,7 +173,7 @@ impl Network {
 
     /// Returns true if any pipe reads labels.
     pub fn wants_labels(&self) -> bool {
-        self.heeds.contains(&true)
+        self.reads_labels.contains(&true)
     }
 
     /// Returns true if a pipe may drop packets that are queued, or that have room; see
@@ -229,7 +229,7 @@ impl Network {
     }
 
     /// The route of a packet whose pipe and flow are known.
-    pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Route {
+    pub fn route_to(&self, pipe: PipeId, flow: FlowId) -> Route {
         Route { pipe, flow, at: None, mark: 0 }
     }
 
@@ -298,7 +298,7 @@ impl Network {
         out: &mut Vec<Output>,
     ) {
         let ids = ids.unwrap_or(&MaskIds::NONE);
-        match self.heeds[pipe.0 as usize] {
+        match self.reads_labels[pipe.0 as usize] {
             true => self.engine.input_labelled(pipe, unit, ids, *label, now, out),
             false => self.engine.input_of(pipe, unit, ids, now, out),
         }
@@ -393,7 +393,7 @@ impl Network {
 
     /// All pipes of this pipe's direction.
     fn towards(&self, pipe: PipeId) -> impl Iterator<Item = PipeId> + use<> {
-        (pipe.0 % 2..self.heeds.len() as u32).step_by(2).map(PipeId)
+        (pipe.0 % 2..self.reads_labels.len() as u32).step_by(2).map(PipeId)
     }
 
     /// See [`Engine::supplied_until`].
@@ -562,6 +562,6 @@ impl Network {
 }
 
 /// By pipe, true if it reads labels.
-fn heeds(engine: &Engine) -> Vec<bool> {
+fn reads_labels(engine: &Engine) -> Vec<bool> {
     (0..engine.flows().len() as u32).map(|pipe| engine.wants_labels(PipeId(pipe))).collect()
 }

@@ -61,7 +61,7 @@ impl PipeSpec {
         let what = match self.kind {
             _ if at_one_rate => None,
             kind if kind == dcf::MANIFEST.kind => {
-                Some("the stations of `dcf` take their own time on the air")
+                Some("the stations of `dcf` determine the time of their packets themselves")
             }
             kind => by_time(kind, &self.setup).then_some(
                 "`virtual-links` divides the time of a link that serialises at one rate",

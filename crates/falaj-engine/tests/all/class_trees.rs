@@ -322,17 +322,17 @@ fn hfsc_goes_by_its_curves_at_every_node() {
 
 /// A token bucket whose tokens are nanoseconds at its rate.
 #[derive(Clone)]
-struct Purse {
+struct TokenBucket {
     byte: i64,
     most: i64,
     holds: i64,
 }
 
-impl Purse {
-    fn of(values: &Values, rate: &str, burst: &str) -> Purse {
+impl TokenBucket {
+    fn of(values: &Values, rate: &str, burst: &str) -> TokenBucket {
         let byte = nanos_of_a_byte(values, rate).expect("it is set") as i64;
         let most = byte * values.bytes(burst).expect("it is set") as i64;
-        Purse { byte, most, holds: most }
+        TokenBucket { byte, most, holds: most }
     }
     fn pay(&mut self, bytes: u32) {
         self.holds -= self.byte * i64::from(bytes);
@@ -341,9 +341,9 @@ impl Purse {
 
 /// A class of HTB.
 #[derive(Clone)]
-struct Purses {
-    own: Purse,
-    ceil: Purse,
+struct HtbClass {
+    own: TokenBucket,
+    ceil: TokenBucket,
     prio: u64,
     /// Virtual time per byte; and the next start at each priority, on its own account and on
     /// borrowed tokens.
@@ -353,8 +353,8 @@ struct Purses {
     now: [u64; 8],
 }
 
-struct ByPurses {
-    classes: Vec<Place<Purses>>,
+struct HtbModel {
+    classes: Vec<Place<HtbClass>>,
     /// Virtual times of leaves on their own account; of lenders, by depth; and of borrowers from
     /// the link.
     leaves: [u64; 8],
@@ -362,7 +362,7 @@ struct ByPurses {
     link: [u64; 8],
 }
 
-impl Purses {
+impl HtbClass {
     fn is_red(&self) -> bool {
         self.ceil.holds < 0
     }
@@ -377,8 +377,8 @@ impl Purses {
 type Heads<'a> = &'a [Option<u32>];
 
 /// The leaf that a class would lend to at a priority: at each step the part with the earliest turn.
-fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usize> {
-    let one = |place: &Place<Purses>| {
+fn borrower(places: &[Place<HtbClass>], heads: Heads<'_>, prio: u64) -> Option<usize> {
+    let one = |place: &Place<HtbClass>| {
         let f = match place.leaf {
             Some(f) => heads[f].filter(|_| place.own.prio == prio).map(|_| f),
             None => borrower(&place.parts, heads, prio),
@@ -392,12 +392,12 @@ fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usi
 /// The leaf that sends next on its own account (`None`) or for a lender at this depth, as (turn,
 /// number, leaf).
 fn on_own(
-    places: &[Place<Purses>],
+    places: &[Place<HtbClass>],
     heads: Heads<'_>,
     prio: u64,
     depth: Option<usize>,
 ) -> Option<(u64, usize, usize)> {
-    let one = |place: &Place<Purses>| {
+    let one = |place: &Place<HtbClass>| {
         let below = on_own(&place.parts, heads, prio, depth.map(|d| d.wrapping_sub(1)));
         let f = match (place.leaf, depth) {
             (Some(f), None) => heads[f].filter(|_| place.own.prio == prio).map(|_| f),
@@ -412,11 +412,11 @@ fn on_own(
     places.iter().filter_map(one).min()
 }
 
-impl ByPurses {
-    fn of(classes: &[Class]) -> ByPurses {
-        let mut make = |class: &Class| Purses {
-            own: Purse::of(&class.values, "rate", "burst"),
-            ceil: Purse::of(&class.values, "ceil", "ceil-burst"),
+impl HtbModel {
+    fn of(classes: &[Class]) -> HtbModel {
+        let mut make = |class: &Class| HtbClass {
+            own: TokenBucket::of(&class.values, "rate", "burst"),
+            ceil: TokenBucket::of(&class.values, "ceil", "ceil-burst"),
             prio: class.values.count("prio").unwrap_or(0),
             byte: match class.values.bytes("quantum") {
                 Some(bytes) => 100_000_000 / bytes,
@@ -426,7 +426,7 @@ impl ByPurses {
             now: [0; 8],
         };
         let classes = places(classes, &mut make);
-        ByPurses { classes, leaves: [0; 8], lenders: [[0; 8]; LEVELS + 1], link: [0; 8] }
+        HtbModel { classes, leaves: [0; 8], lenders: [[0; 8]; LEVELS + 1], link: [0; 8] }
     }
 }
 
@@ -435,20 +435,20 @@ fn turn(now: &mut u64, turn: &mut u64, work: u64) {
     *turn = *now + work;
 }
 
-fn all(places: &mut [Place<Purses>], each: &mut impl FnMut(&mut Purses)) {
+fn all(places: &mut [Place<HtbClass>], each: &mut impl FnMut(&mut HtbClass)) {
     for place in places {
         each(&mut place.own);
         all(&mut place.parts, each);
     }
 }
 
-impl Model for ByPurses {
+impl Model for HtbModel {
     fn came(&mut self, _: usize, _: u32, _: bool, _: u64) {}
     fn passes(&mut self, _: &[bool], _: Option<usize>, now: u64) {
         if now > 0 {
             all(&mut self.classes, &mut |class| {
-                for purse in [&mut class.own, &mut class.ceil] {
-                    purse.holds = (purse.holds + 1).min(purse.most);
+                for bucket in [&mut class.own, &mut class.ceil] {
+                    bucket.holds = (bucket.holds + 1).min(bucket.most);
                 }
             });
         }
@@ -519,7 +519,7 @@ fn htb_class(dice: &mut Dice, largest: u32, is_leaf: bool) -> Values {
 }
 
 #[test]
-fn htb_goes_by_its_purses_at_every_node() {
+fn htb_follows_its_token_buckets_at_every_node() {
     let mut deep = 0;
     for seed in 0..900 {
         let mut dice = Dice::new(seed ^ 0x7eb7b);
@@ -528,7 +528,7 @@ fn htb_goes_by_its_purses_at_every_node() {
             grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| htb_class(dice, largest, is_leaf));
         let spec = tree("htb", largest, &classes);
         deep += u64::from(classes.iter().any(|c| c.parts.iter().any(|c| !c.parts.is_empty())));
-        beside(&spec, ByPurses::of(&classes), &mut dice, seed);
+        beside(&spec, HtbModel::of(&classes), &mut dice, seed);
     }
     assert!(deep > 300, "{deep}");
 }
@@ -718,16 +718,16 @@ fn whatever_few_packets_do_the_models_do() {
     ];
     let spec = tree("hfsc", 3, &curves);
     small_scope(&spec, 3, |arrivals, n| with(&spec, ByCurves::of(&spec, &curves), arrivals, n));
-    let purses = |rate: u64, ceil: u64| {
+    let rates = |rate: u64, ceil: u64| {
         let values = mbit(&[("rate", rate), ("ceil", ceil)]);
         values.with("burst", Value::Bytes(3)).with("ceil-burst", Value::Bytes(3))
     };
     let classes = vec![
-        inner(purses(250, 500), vec![leaf(purses(125, 500)), leaf(purses(50, 250))]),
-        leaf(purses(250, 1000)),
+        inner(rates(250, 500), vec![leaf(rates(125, 500)), leaf(rates(50, 250))]),
+        leaf(rates(250, 1000)),
     ];
     let spec = tree("htb", 3, &classes);
-    small_scope(&spec, 3, |arrivals, n| with(&spec, ByPurses::of(&classes), arrivals, n));
+    small_scope(&spec, 3, |arrivals, n| with(&spec, HtbModel::of(&classes), arrivals, n));
     let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
     let classes = vec![
         inner(

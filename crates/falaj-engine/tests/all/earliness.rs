@@ -126,7 +126,7 @@ fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<S
             network.poll(Time(now), &mut out);
         }
         let entry = match pipe {
-            Some(pipe) => network.straight(pipe, FlowId(flow)),
+            Some(pipe) => network.route_to(pipe, FlowId(flow)),
             None => network.route(&key(), 0, length, Time(at)).expect("the rule takes all"),
         };
         network.enter(

@@ -522,7 +522,7 @@ fn copies_and_wrong_bits() {
                 Output::Corrupt(corrupt) => {
                     corrupted += 1;
                     let (mut bytes, next) = ([0u8; 100], &out[i + 1]);
-                    corrupt.turn(&mut bytes);
+                    corrupt.flip(&mut bytes);
                     assert_eq!(
                         bytes.iter().map(|b| b.count_ones()).sum::<u32>(),
                         1,

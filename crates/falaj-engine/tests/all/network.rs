@@ -390,16 +390,16 @@ fn a_change_finds_packets_between_links() {
     labelled(&mut network, [(0, 1)], Ecn::Not, &mut out).expect("it enters");
     let (pipe, mut after) = (PipeId(2), spec.places[2].pipe.clone());
     after.setup.flows = vec![after.setup.flows[0].clone(); 2];
-    let fates = vec![FlowMapping::Is(FlowId(1))];
-    let change = PipeChange { pipe, spec: after, flows: fates.clone(), drop: false };
+    let mappings = vec![FlowMapping::Is(FlowId(1))];
+    let change = PipeChange { pipe, spec: after, flows: mappings.clone(), drop: false };
     let prepared = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
     let nine = Match { dport: Some((9, 9)), ..Match::ANY };
     let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
-    let sorted =
+    let ingress =
         vec![IngressChange { pipe, classifier, layer: CountedLayer::Ip, masks: Masks::default() }];
     // It left the first link at 1 ms, and reaches the second link at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    let around = NetworkChange { flows: &[(pipe, &fates)], sorted, rules: None };
+    let around = NetworkChange { flows: &[(pipe, &mappings)], ingress, rules: None };
     network
         .apply(prepared, around, &|_| Label::default(), at(3), &mut out)
         .unwrap_or_else(|unfit| panic!("{unfit}"));

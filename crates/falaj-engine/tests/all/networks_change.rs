@@ -89,10 +89,10 @@ impl Sent {
         &mut self,
         at: Time,
         change: Prepared,
-        sorted: Vec<IngressChange>,
+        ingress: Vec<IngressChange>,
         rules: Option<RuleChange>,
     ) -> Result<(), ChangeError> {
-        let around = NetworkChange { flows: &[], sorted, rules };
+        let around = NetworkChange { flows: &[], ingress, rules };
         let made = self.network.apply(change, around, &|_| Label::default(), at, &mut self.out);
         self.note();
         made
@@ -407,7 +407,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 specs[place as usize] = spec;
                 place
             };
-            let (mut then, mut begin, mut end, mut changes, mut sorted) =
+            let (mut then, mut begin, mut end, mut changes, mut ingress) =
                 (vec![], vec![], vec![], vec![], vec![]);
             for &place in &scene.places {
                 match dice.from(0, 5) {
@@ -432,7 +432,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                             [0, 1]
                                 .map(|way| PipeChange::new(PipeId(2 * place + way), spec.clone())),
                         );
-                        sorted.extend(
+                        ingress.extend(
                             sorting(place)
                                 .map(|s| IngressChange { masks: spec.masks.clone(), ..s }),
                         );
@@ -446,7 +446,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 let spec = any_spec(&mut dice, true);
                 let place = next(&mut scene.specs, spec.clone());
                 reused += u32::from(places.vacant.contains(&place));
-                sorted.extend(
+                ingress.extend(
                     sorting(place).map(|s| IngressChange { masks: spec.masks.clone(), ..s }),
                 );
                 begin.push(place);
@@ -502,7 +502,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
             sent.note();
             let before = (sum(&sent.network, &scene), taken(&sent.network));
             let leading = RuleChange::new(rules.clone(), seed, become_others, bypass.unwrap_or(0));
-            sent.change(now, prepared, sorted, Some(leading))
+            sent.change(now, prepared, ingress, Some(leading))
                 .unwrap_or_else(|why| panic!("seed {seed} {step}: {why}"));
             (scene.places, scene.rules, scene.bypass) = (then, rules, bypass);
             let after = (sum(&sent.network, &scene), taken(&sent.network));

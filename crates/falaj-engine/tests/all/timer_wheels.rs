@@ -36,7 +36,7 @@ struct Model {
     queues: Vec<VecDeque<u32>>,
     due: Vec<u128>,
     /// Sequence number of the head among all heads: its order in its slot.
-    came: Vec<u64>,
+    sequence: Vec<u64>,
     count: u64,
     time: u128,
     sending: Option<(usize, u64)>,
@@ -50,7 +50,7 @@ impl Model {
             weights: weights.to_vec(),
             queues: vec![VecDeque::new(); n],
             due: vec![0; n],
-            came: vec![0; n],
+            sequence: vec![0; n],
             count: 0,
             time: 0,
             sending: None,
@@ -62,7 +62,7 @@ impl Model {
         let byte = ((1u128 << 24) as f64 / self.weights[f] as f64).round() as u128;
         self.due[f] = after + u128::from(self.queues[f][0]) * byte;
         self.count += 1;
-        self.came[f] = self.count;
+        self.sequence[f] = self.count;
     }
 
     /// Start and end of a flow's slot, and the least weight whose slots have this width.
@@ -78,7 +78,7 @@ impl Model {
         let waiting = (0..self.queues.len()).filter(|&f| !self.queues[f].is_empty());
         let key = |&f: &usize| {
             let (_, end, least) = self.slot(f);
-            (end, u64::MAX - least, self.came[f])
+            (end, u64::MAX - least, self.sequence[f])
         };
         let Some(f) = waiting.min_by_key(key) else { return };
         self.time = self.time.max(self.slot(f).0);

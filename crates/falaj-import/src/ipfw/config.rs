@@ -155,7 +155,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             "buckets" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "finding a queue takes equally long for any number of them");
+                args.left_out(word, "a lookup takes equally long for any number of queues");
             }
             "lmax" | "maxlen" => {
                 whole(args.value("a number")?)?;
@@ -184,7 +184,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "codel" => made.policy = policy::codel(args)?,
             "pie" => made.policy = policy::pie(args)?,
             "ecn" => {
-                return Err(Problem::error(word.at.clone(), "ecn goes with a policy")
+                return Err(Problem::error(word.at.clone(), "`ecn` needs a policy")
                     .help("as in `red 0.002/5/15/0.1 ecn`"));
             }
             _ => return Err(unknown(word, "an option that can be imported", WORDS)),

@@ -175,7 +175,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
                 "no rule sends to this queue: it is left out",
             ));
         } else if sorted.iter().flatten().all(|(number, _)| *number != queue.number) {
-            let what = "rules before take all that this queue would get: it is left out";
+            let what = "earlier rules take all packets of this queue: it is left out";
             problems.push(Problem::warning(queue.at.clone(), what));
         }
     }

@@ -102,7 +102,8 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
 fn draft(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
     let mut rules = all.rules.clone();
     if let (false, Some(rule)) = (all.pf.is_empty(), rules.first()) {
-        let what = "rules of pf beside those of ipfw: it is unknown which a packet meets first";
+        let what = "the script has rules of pf and of ipfw: it is unknown which of them a packet \
+                    meets first";
         problems.push(Problem::error(rule.at.clone(), what).help("import them separately"));
         return Draft::default();
     }
@@ -292,7 +293,7 @@ fn sysctl(
             None if word.text.starts_with('-') => {}
             _ => notes.push(Problem::warning(
                 word.at.clone(),
-                "this says nothing of links, and was left out",
+                "this setting does not concern links, and was left out",
             )),
         }
     }

@@ -141,7 +141,7 @@ pub(super) fn read(
     notes.append(&mut args.notes);
     notes.append(&mut body.notes);
     if !body.interfaces.is_empty() && body.interfaces.iter().all(Interface::is_loopback) {
-        let what = "packets by the loopback interface pass no link: this rule is left out";
+        let what = "packets of the loopback interface pass no link: this rule is left out";
         notes.push(Problem::warning(args.all(), what));
         return Ok(None);
     }

@@ -81,7 +81,7 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             }
             "bandwidth" => {
                 tc_rate(args.value("a rate")?)?;
-                args.left_out(word, "the average of an idle queue sinks by the link's own rate");
+                args.left_out(word, "the average of an idle queue falls at the link's own rate");
             }
             "ecn" => ecn = Some(word),
             "harddrop" => hard = true,
@@ -333,7 +333,7 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 args.left_out(word, "the packet that waits longest is dropped in any case");
             }
             "depth" => {
-                let why = "the fattest queue makes room, and none has a limit of its own";
+                let why = "the longest queue drops packets, and no queue has a limit of its own";
                 return Err(no_equal(word.at.clone(), "depth of sfq", why));
             }
             "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn"

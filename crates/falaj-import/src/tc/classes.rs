@@ -15,7 +15,7 @@ fn default_class(word: &Word) -> Result<u16, Problem> {
     let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
     u16::from_str_radix(digits, 16).ok().filter(|_| hex).ok_or_else(|| {
         Problem::error(word.at.clone(), format!("`{}` is not the number of a class", word.text))
-            .help("its minor part, as 20 of `1:20`")
+            .help("write the minor part of the class, for example 20 for `1:20`")
     })
 }
 
@@ -29,7 +29,7 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
                 let value = args.value("a number")?;
                 r2q = Some(whole(value)?);
                 if r2q == Some(0) {
-                    return Err(Problem::error(value.at.clone(), "nothing is divided by zero"));
+                    return Err(Problem::error(value.at.clone(), "`r2q` must not be zero"));
                 }
             }
             "debug" => {
@@ -130,7 +130,7 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
     let ceil = ceil.unwrap_or(own);
     if ceil < own {
         return Err(Problem::error(args.all(), "a `ceil` below the `rate`")
-            .help("at least as much, or leave it out"));
+            .help("write a `ceil` of at least the `rate`, or leave it out"));
     }
     Ok(Htb { rate: own, ceil, burst, ceil_burst, prio, quantum, overhead, atm })
 }
@@ -302,7 +302,10 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
                 match name {
                     "idleslope" => idle = Some(number),
                     "sendslope" => send = Some(number),
-                    _ => args.left_out(word, "it follows from the packets of others meanwhile"),
+                    _ => args.left_out(
+                        word,
+                        "it follows from the packets that other flows send in the meantime",
+                    ),
                 }
             }
             "offload" if args.value("0 or 1")?.text == "0" => {}

@@ -107,8 +107,11 @@ impl Device {
             | Qdisc::Tbf { .. }
             | Qdisc::Cbs(_)
             | Qdisc::Managed(Managed { below: true, .. }) => Ok(()),
-            _ => Err(Problem::error(all.clone(), "it stands below a discipline without classes")
-                .help("tc refuses it too: give both to a class, or put the other one above")),
+            _ => Err(Problem::error(
+                all.clone(),
+                "this discipline is below a discipline without classes",
+            )
+            .help("tc refuses it too: give both to a class, or put the other one above")),
         }
     }
 }

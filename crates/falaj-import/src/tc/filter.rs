@@ -110,7 +110,7 @@ pub(super) fn read(
             }
             // These options concern network cards and make no difference to packets.
             "skip_hw" | "skip_sw" => {
-                let what = format!("`{}` was left out: there is no card here", word.text);
+                let what = format!("`{}` was left out: falaj has no network card", word.text);
                 notes.push(Problem::warning(word.at.clone(), what));
             }
             key if kind.text == "flower" => flower(word, key, args, &mut rule)?,

@@ -88,7 +88,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
 }
 
 /// The reason why words for departure times have no effect.
-const NO_DEPARTURES: &str = "packets carry no departure times here";
+const NO_DEPARTURES: &str = "in falaj, packets carry no departure times";
 
 fn count(keys: &mut Keys, key: &'static str, args: &mut Args<'_>) -> Result<(), Problem> {
     set(keys, key, whole(args.value("a number of packets")?)?.to_string());

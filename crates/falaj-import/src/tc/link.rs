@@ -73,8 +73,8 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
 /// The error of a script without a link.
 pub(super) fn no_link(devices: &Devices) -> Problem {
     match devices.all.iter().find_map(|device| device.removed.clone()) {
-        Some(at) => Problem::error(at, "this takes away again what was added before")
-            .help("import the lines before it alone"),
+        Some(at) => Problem::error(at, "this removes what the lines before added")
+            .help("import only the lines before it"),
         None => Problem::error(0..0, "there is no `tc qdisc add`, and so no link"),
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "ecn",
-                    "a loss that only marks: no model of loss here marks packets",
+                    "a loss that only marks: no loss model of falaj marks packets",
                 ));
             }
             _ => return Err(stray(word, "netem", WORDS)),

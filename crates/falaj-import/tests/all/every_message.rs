@@ -44,11 +44,11 @@ fn scripts_of_tc() {
         ),
         (
             "tc qdisc add dev eth0 root netem delay 1ms\ntc qdisc del dev eth0 root",
-            "this takes away again what was added before",
+            "this removes what the lines before added",
         ),
         (
             "tc qdisc add dev eth0 root handle 1: fq_codel\ntc qdisc add dev eth0 parent 1: netem delay 1ms",
-            "it stands below a discipline without classes",
+            "this discipline is below a discipline without classes",
         ),
         (
             &format!("{htb}tc class add dev eth0 parent 1: classid 1:10 htb rate 2mbit"),
@@ -91,7 +91,7 @@ fn scripts_of_tc() {
             "tc qdisc add dev eth0 root handle 1: hfsc default 20\ntc class add dev eth0 parent 1:5 classid 1:20 hfsc ls rate 1mbit",
             "there is no class 1:5",
         ),
-        (&htb.replace("default 10", "default 10 r2q 0"), "nothing is divided by zero"),
+        (&htb.replace("default 10", "default 10 r2q 0"), "`r2q` must not be zero"),
         (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
         (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
         (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),
@@ -168,7 +168,7 @@ fn scripts_of_ipfw() {
         ),
         (
             &format!("{pipe}dummynet out all pipe 1"),
-            "rules of pf beside those of ipfw: it is unknown which a packet meets first",
+            "the script has rules of pf and of ipfw: it is unknown which of them a packet meets first",
         ),
         (
             &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),
@@ -218,7 +218,7 @@ fn scripts_of_ipfw() {
         ),
         (
             format!("{pipe}sysctl net.inet.ip.forwarding=1"),
-            "this says nothing of links, and was left out",
+            "this setting does not concern links, and was left out",
         ),
     ] {
         let imported = ipfw(&text, "ipfw.sh", None).unwrap_or_else(|errors| panic!("{errors}"));

@@ -121,10 +121,10 @@ fn rules_as_firewalls_have_them() {
          ipfw add 50 queue 8 from me to any",
         expect![[r##"
             # note: 2: `noerror` was left out: falaj reports no drop to a sender in any case
-            # note: 2: `buckets` was left out: finding a queue takes equally long for any number of them
+            # note: 2: `buckets` was left out: a lookup takes equally long for any number of queues
             # note: 3: `fq_codel` keeps its own queues short: the policy of the pipe is left out
             # note: 5: nothing waits in a pipe without a bandwidth: its queues are left out
-            # note: 7: packets by the loopback interface pass no link: this rule is left out
+            # note: 7: packets of the loopback interface pass no link: this rule is left out
             # note: 7: `set` was left out: rules of all sets hold
             # note: 7: `log` was left out: nothing is logged; rules count their packets
             # note: 8: `127.0.0.1/8` is `127.0.0.0/8`
@@ -655,7 +655,7 @@ fn policies_and_fair_queues() {
               |
               = help: each queue of a pipe is a flow of its own already
 
-            error: ecn goes with a policy
+            error: `ecn` needs a policy
              --> ipfw.sh:8:20
               |
             8 | ipfw pipe 1 config ecn

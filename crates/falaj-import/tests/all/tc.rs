@@ -401,7 +401,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
          tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
         expect![[r##"
-            # note: 2: `bandwidth` was left out: the average of an idle queue sinks by the link's own rate
+            # note: 2: `bandwidth` was left out: the average of an idle queue falls at the link's own rate
             # note: 7: falaj does not count the memory of the kernel, only `limit`
             # packets that a sends go up
             [link.a]
@@ -515,7 +515,7 @@ fn queues_that_are_kept_short() {
             7 | tc qdisc add dev a root sfq depth 10
               |                             ^^^^^
               |
-              = help: the fattest queue makes room, and none has a limit of its own"#]],
+              = help: the longest queue drops packets, and no queue has a limit of its own"#]],
     );
 }
 
@@ -568,8 +568,8 @@ fn classes_within_classes() {
         expect![[r##"
             # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
-            # note: 2: `hicredit` was left out: it follows from the packets of others meanwhile
-            # note: 2: `locredit` was left out: it follows from the packets of others meanwhile
+            # note: 2: `hicredit` was left out: it follows from the packets that other flows send in the meantime
+            # note: 2: `locredit` was left out: it follows from the packets that other flows send in the meantime
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -1111,7 +1111,7 @@ fn no_discipline_vanishes() {
          tc filter add dev e parent 4: matchall flowid 1:1\n\
          tc class add dev e parent 4: classid 4:1 htb rate 1mbit",
         expect![[r#"
-            error: it stands below a discipline without classes
+            error: this discipline is below a discipline without classes
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev e parent 1: handle 2: netem delay 3ms
@@ -1379,8 +1379,8 @@ fn fq_and_cake_become_disciplines() {
             # note: 2: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
             # note: 2: `buckets` was left out: it is for the search of queues, and changes no packet
             # note: 2: `timer_slack` was left out: pauses end to the nanosecond
-            # note: 2: `horizon` was left out: packets carry no departure times here
-            # note: 2: `horizon_drop` was left out: packets carry no departure times here
+            # note: 2: `horizon` was left out: in falaj, packets carry no departure times
+            # note: 2: `horizon_drop` was left out: in falaj, packets carry no departure times
             # packets that a sends go up
             [link.a]
             rate = "unlimited"

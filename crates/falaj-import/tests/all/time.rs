@@ -205,7 +205,7 @@ fn a_pause_has_a_time() {
     }
     let script = "tc qdisc add dev eth0 root netem delay 1ms\nsleep 0\ntc qdisc del dev eth0 root";
     let errors = tc(script, "tc.sh", &Host::default()).expect_err("no time passes").to_string();
-    assert!(errors.contains("this takes away again"), "{errors}");
+    assert!(errors.contains("this removes what the lines before added"), "{errors}");
 }
 
 #[test]

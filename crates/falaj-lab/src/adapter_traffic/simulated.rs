@@ -69,7 +69,7 @@ pub(crate) fn simulate(
             let made = difference(&now, &then, (&places, network.places()), false)
                 .map_err(|why| anyhow!(why))?;
             if let Some(change) = made.change {
-                let around = NetworkChange { flows: &[], sorted: change.sorted, rules: None };
+                let around = NetworkChange { flows: &[], ingress: change.ingress, rules: None };
                 let known = |_: u32| Label::default();
                 network
                     .apply(change.engine, around, &known, Time::ZERO + begins, &mut out)
@@ -81,7 +81,7 @@ pub(crate) fn simulate(
         let packet = sources[n].next().context("a packet that was seen")?;
         let handle = owners.len() as u32;
         owners.push(homes[n] as u8);
-        let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
+        let entry = network.route_to(UP, FlowId(scenario.traffic[n].flow as u32));
         // The link accounts IP packets.
         let packet = IngressPacket { handle, length: packet.bytes, label: &Label::default() };
         network.enter(entry, &Key::default(), packet, at, &mut out);

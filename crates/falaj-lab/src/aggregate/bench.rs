@@ -2,7 +2,7 @@
 //! ways take turns within one run, so that a busy machine slows all of them.
 
 use super::consumer::middle;
-use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
+use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, run, separate_processors};
 use super::{CrossingCost, cost};
 use crate::bench::median;
 use anyhow::{Result, ensure};
@@ -119,7 +119,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let loads: Vec<Option<f64>> =
         std::iter::once(None).chain(rates.into_iter().map(Some)).collect();
     priority::be_punctual(Rank::Sender);
-    let apart = apart();
+    let reader_processor = separate_processors();
     let mut turns: Vec<Vec<CrossingResult>> =
         loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
     let bar = progress::long_bar(args.repeat * turns.len() as u64, "measuring");
@@ -140,7 +140,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 exponential: false,
                 ring: RING,
                 seed: turn,
-                apart,
+                reader_processor,
             };
             outcomes.push(run(way, &load)?);
             // Pauses, so that other processes get time and the kernel need not throttle this one.

@@ -37,7 +37,7 @@ pub struct Args {
     /// Quantile of the delay to report besides the mean, from 0 to 1.
     #[arg(long, default_value_t = 0.99)]
     part: f64,
-    /// Processor on which it runs.
+    /// Processor on which the process runs.
     #[arg(long)]
     processor: Option<usize>,
 }

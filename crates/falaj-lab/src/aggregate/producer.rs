@@ -54,12 +54,12 @@ pub(super) struct OfferedLoad {
     pub(super) ring: usize,
     pub(super) seed: u64,
     /// Processor of the reader.
-    pub(super) apart: Option<usize>,
+    pub(super) reader_processor: Option<usize>,
 }
 
 /// Keeps the sender on one processor and returns another one for the reader, if there are two. On
 /// the sender's processor, a woken reader would interrupt the sender, and disturb the measurement.
-pub(super) fn apart() -> Option<usize> {
+pub(super) fn separate_processors() -> Option<usize> {
     let processors = priority::processors();
     let (&ours, &theirs) = processors.first().zip(processors.last())?;
     if ours == theirs {
@@ -158,7 +158,7 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     if load.exponential {
         command.args(["--exponential", &load.seed.to_string()]);
     }
-    if let Some(processor) = load.apart {
+    if let Some(processor) = load.reader_processor {
         command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;

@@ -2,7 +2,7 @@
 //! server, for comparison with the model's computed results.
 
 use super::CrossingCost;
-use super::producer::{Crossing, OfferedLoad, apart, run};
+use super::producer::{Crossing, OfferedLoad, run, separate_processors};
 use anyhow::{Context, Result};
 use falaj_control::batching::LONGEST;
 use falaj_engine::batch::BatchPolicy;
@@ -76,7 +76,7 @@ impl Streams {
             exponential: true,
             ring: RING,
             seed,
-            apart: apart(),
+            reader_processor: separate_processors(),
         };
         let outcome = run(Crossing { policy, always_ring: false, tuned: None }, &load)?;
         let rate: f64 = self.rate * self.parts.iter().sum::<f64>();

@@ -3,7 +3,7 @@
 
 use super::bench::per_second;
 use super::consumer::{PIECE, TimePiece, middle};
-use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
+use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, run, separate_processors};
 use super::{CrossingCost, cost};
 use anyhow::{Context, Result, ensure};
 use falaj_control::batching::{LONGEST, percentile};
@@ -120,15 +120,15 @@ struct Step {
 /// # Errors
 /// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    ensure!(args.delay != Span::ZERO, "--delay is above zero");
+    ensure!(args.delay != Span::ZERO, "--delay must be above zero");
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
-    ensure!(args.step.is_finite() && args.step > 0.0, "--step is above zero");
+    ensure!(args.step.is_finite() && args.step > 0.0, "--step must be above zero");
     let rates: Vec<f64> = args.rates.iter().copied().filter(|rate| *rate > 0.0).collect();
-    ensure!(!rates.is_empty(), "--rates: at least one above zero");
+    ensure!(!rates.is_empty(), "--rates: write at least one rate above zero");
     let measure = args.percentile.map_or(Measure::Mean, Measure::Percentile);
     let wanted = Wanted { delay: args.delay.as_secs_f64(), measure };
     priority::be_punctual(Rank::Sender);
-    let run = TuningRun { args, wanted, apart: apart() };
+    let run = TuningRun { args, wanted, reader_processor: separate_processors() };
     let bar = progress::long_bar(
         (rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64,
         "measuring",
@@ -170,7 +170,7 @@ struct TuningRun<'a> {
     args: &'a Args,
     wanted: Wanted,
     /// Processor of the reader.
-    apart: Option<usize>,
+    reader_processor: Option<usize>,
 }
 
 impl TuningRun<'_> {
@@ -201,7 +201,7 @@ impl TuningRun<'_> {
             exponential: false,
             ring: RING,
             seed: 1,
-            apart: self.apart,
+            reader_processor: self.reader_processor,
         };
         let outcome = run(way, &load)?;
         // Pauses, so that other processes get time before the kernel throttles this one.

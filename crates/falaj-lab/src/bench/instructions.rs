@@ -153,7 +153,7 @@ pub(super) fn section(counts: &InstructionCounts) -> String {
 fn check(known: &str, counts: &InstructionCounts) -> Result<ExitCode> {
     let known: toml::Table = known.parse()?;
     let Some(known) = known.get(COMPILER) else {
-        say!("nothing is known of {COMPILER} yet; its section:\n\n{}", section(counts));
+        say!("there are no counts for {COMPILER} yet; its section:\n\n{}", section(counts));
         return Ok(ExitCode::SUCCESS);
     };
     let mut new = InstructionCounts::new();

@@ -29,7 +29,7 @@ pub struct Args {
     /// Number of adapters that exceed their envelopes.
     #[arg(long, default_value_t = 16, value_parser = arguments::number::<u8>(1..=64))]
     adapters: u8,
-    /// Rate that each of them sends, as a percentage of its share of the link.
+    /// Rate at which each of these adapters sends, as a percentage of its share of the link.
     #[arg(long, default_value_t = 150, value_parser = arguments::number::<u16>(105..=1_000))]
     flood: u16,
     /// Duration of the measurement.

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 /// `nothing`: there is no result.
 fn exit(interrupted: bool, nothing: bool) -> Result<ExitCode> {
     match (interrupted, nothing) {
-        (true, true) => Err(Interrupted("before there was anything to tell").into()),
+        (true, true) => Err(Interrupted("before there was any result").into()),
         (true, false) => {
             eprintln!("interrupted: this is what was measured until then");
             Ok(ExitCode::from(INTERRUPTED))

@@ -53,11 +53,11 @@ Examples:
 pub struct Args {
     /// The paper.
     paper: Paper,
-    /// Reproduce its tables. Without --tables, --figures, --figure, --beyond and --live: tables and
-    /// figures.
+    /// Reproduce the paper's tables. Without --tables, --figures, --figure, --beyond and --live:
+    /// tables and figures.
     #[arg(long)]
     tables: bool,
-    /// Reproduce its figures.
+    /// Reproduce the paper's figures.
     #[arg(long)]
     figures: bool,
     /// Reproduce this figure alone.
@@ -66,7 +66,8 @@ pub struct Args {
     /// Extend the paper
     ///
     /// `fortuna`: its rows with idle time lent, and with tails carried over. `zhang`: several links
-    /// in a row and in a tree. `aggregation`: streams that all differ.
+    /// in a row and in a tree. `aggregation`: streams that differ in rate, batch size and
+    /// service.
     #[arg(long)]
     beyond: bool,
     /// Measure on this machine
@@ -105,14 +106,14 @@ pub struct Args {
     /// `rizzo` with --live: the same figures, measured for a shorter time. `aggregation`: a third
     /// of the measured points, once each, and simulations a tenth as long. `tcp`: eight cells,
     /// which take a minute. `l4s`, `dualq` and `cebinae`: some cells, four runs each. `all`:
-    /// shorter versions of these papers but `aggregation`.
+    /// shorter versions of these papers, except `aggregation`.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// For `tcp`, `l4s`, `dualq` and `cebinae`: only the cells whose names begin so, such as
-    /// `reno-10mbit-40ms-1bdp-0%-tail`; several are separated by commas.
+    /// For `tcp`, `l4s`, `dualq` and `cebinae`: only the cells whose names begin with this
+    /// text, such as `reno-10mbit-40ms-1bdp-0%-tail`; several are separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// For `tcp`: the guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
@@ -120,10 +121,10 @@ pub struct Args {
     kernel: Option<PathBuf>,
     /// For `xen`, all figures except 8: use virtual machines under QEMU instead of namespaces
     ///
-    /// All rates are a quarter, and a second is shortened to 300 ms; this takes half an hour. With
-    /// --quick, each figure is measured once, with seconds of 100 ms, in some minutes. Needs
-    /// Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the last two may be
-    /// unpacked (`dpkg -x`) in a directory, --guests=DIR.
+    /// All rates are a quarter of the paper's, and each second is shortened to 300 ms; this takes
+    /// half an hour. With --quick, each figure is measured once, with seconds of 100 ms, in some
+    /// minutes. Needs Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the
+    /// last two may be unpacked (`dpkg -x`) in a directory, --guests=DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
         default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
     guests: Option<PathBuf>,

@@ -533,7 +533,7 @@ impl AdaptersPort {
 
 impl Port for AdaptersPort {
     fn name(&self) -> String {
-        "The adapters' watch".into()
+        "The adapters' poll set".into()
     }
 
     fn longest(&self) -> usize {

@@ -60,10 +60,10 @@ pub(crate) fn key(unit: &[u8]) -> Key {
 }
 
 /// Flips a bit of the frame after a virtio-net header.
-pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
+pub(crate) fn flip(unit: &mut [u8], corrupt: &Corrupt) {
     finish_checksum(unit);
     let header = VNET_HEADER.min(unit.len());
-    corrupt.turn(&mut unit[header..]);
+    corrupt.flip(&mut unit[header..]);
 }
 
 /// Sets the ECN bits of the frame after a virtio-net header. Only the checksum of the IP header
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(received(join.unit()).packets(), 2);
         }
         mark(&mut bytes, Ecn::Ce);
-        turn(&mut bytes, &Corrupt { handle: 0, draw });
+        flip(&mut bytes, &Corrupt { handle: 0, draw });
         assert_eq!(bytes.len(), what.length);
     }
 

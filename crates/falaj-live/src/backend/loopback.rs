@@ -90,7 +90,7 @@ impl Port for LoopbackPort {
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        corrupt.turn(unit);
+        corrupt.flip(unit);
     }
 
     /// Does nothing: the ECN bits are in a header that the kernel removes.

@@ -15,7 +15,7 @@ use crate::gso::singly;
 use falaj_batch::crossing::{Crossing, CrossingCounts};
 use falaj_batch::memif::link::MemifLink;
 use falaj_batch::memif::session::{Agreed, MemifRole, MemifTerms};
-use falaj_batch::memif::socket::{MemifSocket, News};
+use falaj_batch::memif::socket::{MemifSocket, SocketEvent};
 use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::Time;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -247,8 +247,8 @@ impl MemifState {
         let news = self.socket.look()?;
         let changed = news.is_some();
         match news {
-            Some(News::Connected(agreed)) => self.connect(agreed),
-            Some(News::Gone(why)) => {
+            Some(SocketEvent::Connected(agreed)) => self.connect(agreed),
+            Some(SocketEvent::Gone(why)) => {
                 self.way = None;
                 self.reason(why);
             }

@@ -118,7 +118,7 @@ pub trait Port: PortHandover {
     /// Flips a bit of a unit that this port has read, so that the receiver detects the error, as
     /// with an error on a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        frame::turn(unit, corrupt);
+        frame::flip(unit, corrupt);
     }
     /// Writes these ECN bits into a unit that this port has read and whose endpoints support ECN.
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {

@@ -56,7 +56,7 @@ pub(super) fn record(
     let mut whole = Vec::new();
     if !turned.is_empty() || ecn.is_some() {
         whole.extend_from_slice(frame);
-        turned.iter().for_each(|corrupt| corrupt.turn(&mut whole));
+        turned.iter().for_each(|corrupt| corrupt.flip(&mut whole));
         ecn.into_iter().for_each(|before| ecn::mark_ethernet(&mut whole, before));
         frame = &whole;
     }

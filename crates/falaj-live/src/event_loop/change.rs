@@ -29,12 +29,12 @@ impl Forwarder {
     /// Queued packets would be too large, or another change was made since this one was prepared.
     pub fn change(&mut self, change: Transaction) -> Result<AppliedChange, ChangeError> {
         let now = self.clock.now();
-        let Transaction { engine, flows, sorted, rules, order } = change;
+        let Transaction { engine, flows, ingress, rules, order } = change;
         // Outputs decided before the change use the old numbers of flows.
         self.network.poll(now, &mut self.out);
         self.note();
-        let fates: Vec<(PipeId, &[FlowMapping])> =
-            flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        let mappings: Vec<(PipeId, &[FlowMapping])> =
+            flows.iter().map(|flows| (flows.pipe, &flows.mappings[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
         self.may_be_paced(engine.by_devices())?;
         let (other_rules, heeded) = (rules.is_some(), self.network.wants_labels());
@@ -47,7 +47,7 @@ impl Forwarder {
             }
             None => Label::default(),
         };
-        let around = NetworkChange { flows: &fates, sorted, rules };
+        let around = NetworkChange { flows: &mappings, ingress, rules };
         self.guarantees.change_begins(now);
         let applied = self.network.apply(engine, around, &known, now, &mut self.out);
         if applied.is_err() {
@@ -62,8 +62,8 @@ impl Forwarder {
         if !(flows.is_empty() && begin.is_empty() && self.order == order) {
             self.occupancy_log.forget();
         }
-        for FlowChange { pipe, fates, number } in flows {
-            self.flows_become(pipe, &fates, number);
+        for FlowChange { pipe, mappings, number } in flows {
+            self.flows_become(pipe, &mappings, number);
         }
         self.pipes_begin(&begin);
         self.order = order;
@@ -124,8 +124,9 @@ impl Forwarder {
         }
     }
 
-    fn flows_become(&mut self, pipe: PipeId, fates: &[FlowMapping], number: usize) {
-        let become_other = |flow: FlowId| fates.get(flow.index()).map_or(flow, |fate| fate.flow());
+    fn flows_become(&mut self, pipe: PipeId, mappings: &[FlowMapping], number: usize) {
+        let become_other =
+            |flow: FlowId| mappings.get(flow.index()).map_or(flow, |mapping| mapping.flow());
         let p = pipe.0 as usize;
         let old = std::mem::take(&mut self.flows[p]);
         let active = std::mem::take(&mut self.active[p]);
@@ -133,7 +134,7 @@ impl Forwarder {
         self.flows[p] = vec![LiveFlow::among(all); number];
         self.active[p] = vec![Time::NEVER; number];
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
-            match fates.get(f) {
+            match mappings.get(f) {
                 Some(FlowMapping::Is(is)) => {
                     (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active);
                 }

@@ -216,7 +216,7 @@ impl Forwarder {
     ) -> Result<Route, RouteError> {
         let pipe = self.ports[i].pipe;
         match arriving.received.flow {
-            Some(flow) => Ok(self.network.straight(pipe, flow)),
+            Some(flow) => Ok(self.network.route_to(pipe, flow)),
             None => self.network.route(&arriving.key, pipe.0 as usize, length, now),
         }
     }

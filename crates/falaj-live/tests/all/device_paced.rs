@@ -195,7 +195,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
         let change = falaj_engine::change::PipeChange::new(PipeId(0), spec);
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let order = vec![PipeId(0), PipeId(1)];
-        Transaction { engine, flows: Vec::new(), sorted: Vec::new(), rules: None, order }
+        Transaction { engine, flows: Vec::new(), ingress: Vec::new(), rules: None, order }
     };
     assert_eq!(forwarder.change(change(pipe(device(20)))).map(|_| ()), Err(ChangeError::Unpaced));
     assert!(forwarder.change(change(pipe(Pace::Falaj))).is_ok());

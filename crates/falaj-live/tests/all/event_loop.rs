@@ -144,7 +144,7 @@ impl Port for Memory {
         Key::default()
     }
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        corrupt.turn(&mut unit[5..]);
+        corrupt.flip(&mut unit[5..]);
     }
     fn readable(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
@@ -650,8 +650,8 @@ fn a_rate_that_was_taken_back_blocks_nothing() -> io::Result<()> {
     assert!(far.numbers().is_empty());
     let change = change::PipeChange::new(PipeId(0), pipe(rate, Span::ZERO));
     let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
-    let (flows, sorted, order) = (Vec::new(), Vec::new(), vec![PipeId(0), PipeId(1)]);
-    let applied = forwarder.change(Transaction { engine, flows, sorted, rules: None, order });
+    let (flows, ingress, order) = (Vec::new(), Vec::new(), vec![PipeId(0), PipeId(1)]);
+    let applied = forwarder.change(Transaction { engine, flows, ingress, rules: None, order });
     assert_eq!(applied.map(|applied| applied.dropped), Ok(0));
     run_dry(&mut forwarder)?;
     assert_eq!(far.numbers(), [1, 2, 3]);
@@ -670,18 +670,18 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let (mut forwarder, [near, far]) = link(rate, Span::from_millis(50), MEMORY)?;
     let pushed = near.push(ask::NOTHING, 1, 1000)?;
     forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])?;
-    let change = |forwarder: &mut Forwarder, fates: Vec<FlowMapping>, number: usize| {
+    let change = |forwarder: &mut Forwarder, mappings: Vec<FlowMapping>, number: usize| {
         let mut spec = pipe(rate, Span::ZERO);
         spec.setup.flows = vec![spec.setup.flows[0].clone(); number];
         let change =
-            change::PipeChange { pipe: PipeId(0), spec, flows: fates.clone(), drop: false };
+            change::PipeChange { pipe: PipeId(0), spec, flows: mappings.clone(), drop: false };
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
-        let flows = vec![FlowChange { pipe: PipeId(0), fates, number }];
+        let flows = vec![FlowChange { pipe: PipeId(0), mappings, number }];
         forwarder
             .change(Transaction {
                 engine,
                 flows,
-                sorted: Vec::new(),
+                ingress: Vec::new(),
                 rules: None,
                 order: vec![PipeId(0), PipeId(1)],
             })

@@ -52,7 +52,9 @@ impl HttpClient {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))?;
         let asked = async {
-            let stream = UnixStream::connect(&self.path).await.context("nothing listens there")?;
+            let stream = UnixStream::connect(&self.path)
+                .await
+                .context("no process listens at this socket")?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             let connection = tokio::spawn(connection);

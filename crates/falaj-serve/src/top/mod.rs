@@ -15,7 +15,7 @@ mod source;
 mod state;
 
 use anyhow::{Context, Result, bail};
-use falaj_control::client::Which;
+use falaj_control::client::LinkSelection;
 use falaj_terminal::output::print;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "control")]
     api: Option<PathBuf>,
     #[command(flatten)]
-    which: Which,
+    which: LinkSelection,
     /// Print one screen as text, for scripts.
     #[arg(long)]
     once: bool,

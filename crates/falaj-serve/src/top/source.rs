@@ -5,7 +5,7 @@ use super::seen::ScreenSample;
 use super::state::WantedChange;
 use crate::model::{Problem, Sample, Service};
 use anyhow::{Context, Result};
-use falaj_control::client::{Client, Which, add_rates};
+use falaj_control::client::{Client, LinkSelection, add_rates};
 use falaj_control::protocol::{
     LinksReport, Refusal, Remark, ScenarioAnswer, SetAnswer, SetRequest,
 };
@@ -24,7 +24,7 @@ pub(super) enum RunningLink {
 
 impl RunningLink {
     /// Finds the running link.
-    pub(super) fn find(api: Option<&Path>, which: &Which) -> Result<RunningLink> {
+    pub(super) fn find(api: Option<&Path>, which: &LinkSelection) -> Result<RunningLink> {
         if let Some(path) = api {
             return RunningLink::service(path).with_context(|| format!("--api {}", path.display()));
         }

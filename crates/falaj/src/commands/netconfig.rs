@@ -1,7 +1,7 @@
 //! `falaj netconfig`: PlanetLab's command for both directions of an application's traffic.
 
 use anyhow::{Context, Result, ensure};
-use falaj_control::client::Which;
+use falaj_control::client::LinkSelection;
 use falaj_control::protocol::{ScenarioAnswer, SetRequest};
 use falaj_import::{Netconfig, netconfig};
 use falaj_terminal::file;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    which: Which,
+    which: LinkSelection,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! `falaj set`: changes values of a running link.
 
 use anyhow::{Result, bail};
-use falaj_control::client::Which;
+use falaj_control::client::LinkSelection;
 use falaj_control::protocol::SetRequest;
 use falaj_terminal::file;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    which: LinkSelection,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

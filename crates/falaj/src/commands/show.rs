@@ -1,7 +1,7 @@
 //! `falaj show`: shows the state of a running link.
 
 use anyhow::{Result, bail};
-use falaj_control::client::{Client, Which, add_rates};
+use falaj_control::client::{Client, LinkSelection, add_rates};
 use falaj_control::masks;
 use falaj_control::protocol::{
     DirectionReport, FlowReport, LinksReport, RequestedLink, RuleReport,
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["json", "watch", "name"])]
     toml: bool,
     #[command(flatten)]
-    which: Which,
+    which: LinkSelection,
 }
 
 /// Time between the first two reports, from which the current rates are computed.

@@ -576,7 +576,7 @@ fn ctrl_c_ends_what_reproduces_and_measures() {
         let ran = Ran::from(child.wait_with_output().unwrap());
         assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
         assert_eq!(ran.status, Some(130), "{ran:?}");
-        assert_eq!(ran.err, "falaj: interrupted before there was anything to tell\n");
+        assert_eq!(ran.err, "falaj: interrupted before there was any result\n");
         assert_eq!(ran.out, "");
     }
 }
@@ -1646,12 +1646,15 @@ fn batches_that_cannot_be_are_refused() {
         (&["bench", "--cost", "1us"], "two times with a comma between"),
         (&["bench", "--rates", "-5"], "packets a second are a number"),
         (&["guest", "62"], "would stay for ever"),
-        (&["tune", "--delay", "0s"], "--delay is above zero"),
+        (&["tune", "--delay", "0s"], "--delay must be above zero"),
         (
             &["tune", "--delay", "1ms", "--percentile", "50"],
             "a percentile must be at least 90 and below 100",
         ),
-        (&["tune", "--delay", "1ms", "--rates", "0"], "--rates: at least one above zero"),
+        (
+            &["tune", "--delay", "1ms", "--rates", "0"],
+            "--rates: write at least one rate above zero",
+        ),
         (&["consumer"], "this command is for falaj's own use"),
     ] {
         let ran = falaj(&[&["aggregate"], args].concat());

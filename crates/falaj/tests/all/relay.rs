@@ -70,7 +70,7 @@ fn ctrl_c_ends_it_with_a_summary() {
         "1 clients sent datagrams",
         "up all",
         "release error p50",
-        "up: asked 1.00 Mbit/s and 30.0 ms; given ",
+        "up: configured 1.00 Mbit/s and 30.0 ms; delivered ",
     ] {
         assert!(ran.err.contains(words), "no `{words}` in\n{}", ran.err);
     }

@@ -1019,7 +1019,7 @@ fn interrupted(_: &Users) {
     let ran = Ran::from(child.wait_with_output().unwrap());
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
     assert_eq!((ran.status, ran.out.as_str()), (Some(130), ""), "{ran:?}");
-    assert!(ran.err.ends_with("interrupted before there was anything to tell\n"), "{ran:?}");
+    assert!(ran.err.ends_with("interrupted before there was any result\n"), "{ran:?}");
 }
 
 fn doctor(_: &Users) {
@@ -1196,7 +1196,9 @@ fn traffic(_: &Users) {
     let short = ["traffic", file("short.toml", &short), "--duration", "100ms", "--json"];
     let ran = falaj(&short);
     assert!(
-        ran.err.contains("flow `a` has a phase of 50us; below 60us a processor spins to keep it"),
+        ran.err.contains(
+            "flow `a` has a phase of 50us; below 60us a processor is kept busy to time it"
+        ),
         "{}",
         ran.err
     );
@@ -1651,7 +1653,12 @@ fn tcp(users: &Users) {
         let serve = format!("{} --probe serve 10.77.0.2", me());
         let flags = ["--rate", "500mbit", "--slack", slack, "--stats", "--peer", &serve];
         let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", "10.77.0.2"]].concat());
-        assert_eq!(ran.err.contains("held for others of their unit"), held, "{slack}: {}", ran.err);
+        assert_eq!(
+            ran.err.contains("held for other packets of their unit"),
+            held,
+            "{slack}: {}",
+            ran.err
+        );
     }
 }
 

@@ -247,7 +247,7 @@ fn changes() {
     let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));
     assert_eq!(
         (asked.status, asked.json()["what"].as_str()),
-        (409, Some("that does not fit")),
+        (409, Some("not all requirements can be guaranteed")),
         "{}",
         asked.body
     );

@@ -152,16 +152,16 @@ impl Controller {
     /// Enqueues and dequeues at least `pairs` packets, in complete fillings and drainings; returns
     /// their number. The first call begins with an empty subject.
     #[inline(never)]
-    pub(super) fn run(&mut self, bed: &mut impl PacketSink, pairs: u64) -> u64 {
+    pub(super) fn run(&mut self, subject: &mut impl PacketSink, pairs: u64) -> u64 {
         // Between packets the subject stays in memory, as in practice, where packets arrive one by
         // one. If it stayed in registers, its cost would depend on the number of registers that the
         // loop leaves free.
-        let bed = black_box(bed);
+        let subject = black_box(subject);
         let mut done = 0;
         while done < pairs {
             while self.pending < self.qmax {
-                let Some(packet) = self.generator.packet(bed.now()) else { break };
-                if !bed.enqueue(packet, &mut self.generator.buffers) {
+                let Some(packet) = self.generator.packet(subject.now()) else { break };
+                if !subject.enqueue(packet, &mut self.generator.buffers) {
                     self.generator.gone(packet.handle, packet.flow.0);
                     break;
                 }
@@ -169,12 +169,14 @@ impl Controller {
             }
             let full = self.pending;
             while self.pending > self.qmin {
-                let Some((handle, flow)) = bed.dequeue(&mut self.generator.buffers) else { break };
+                let Some((handle, flow)) = subject.dequeue(&mut self.generator.buffers) else {
+                    break;
+                };
                 self.generator.gone(handle, flow);
                 self.pending -= 1;
                 done += 1;
             }
-            assert!(self.pending < full, "a bed that packets do not leave");
+            assert!(self.pending < full, "packets do not leave the subject");
         }
         done
     }
@@ -186,9 +188,9 @@ mod tests {
 
     /// A subject that serves the last packet first.
     #[derive(Default)]
-    struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
+    struct Stack(Vec<Packet>, Vec<(u32, u32)>, usize);
 
-    impl PacketSink for Heap {
+    impl PacketSink for Stack {
         fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
             self.0.push(packet);
             self.1.push((packet.flow.0, packet.bytes));
@@ -205,34 +207,34 @@ mod tests {
 
     #[test]
     fn flows_are_filled_level_by_level() {
-        let mut heap = Heap::default();
+        let mut stack = Stack::default();
         let flowsets = "1:10:2,1:20:1".parse().expect("valid");
         let mut controller = Controller::new(&flowsets, 0, 6);
-        assert_eq!(controller.run(&mut heap, 1), 6);
-        assert_eq!(heap.1, [(0, 10), (1, 10), (2, 20), (0, 10), (1, 10), (2, 20)]);
+        assert_eq!(controller.run(&mut stack, 1), 6);
+        assert_eq!(stack.1, [(0, 10), (1, 10), (2, 20), (0, 10), (1, 10), (2, 20)]);
         // Drained from the back: flows joined the list of empty flows in the order 2, 1, 0.
-        heap.1.clear();
-        assert_eq!(controller.run(&mut heap, 7), 12);
-        assert_eq!(heap.1[..6], [(2, 20), (1, 10), (0, 10), (2, 20), (1, 10), (0, 10)]);
+        stack.1.clear();
+        assert_eq!(controller.run(&mut stack, 7), 12);
+        assert_eq!(stack.1[..6], [(2, 20), (1, 10), (0, 10), (2, 20), (1, 10), (0, 10)]);
         assert_eq!(controller.generator.buffers.len(), 6, "freed buffers are used again");
     }
 
     #[test]
     fn with_one_packet_in_all_flows_take_turns() {
-        let mut heap = Heap::default();
-        Controller::new(&Flowsets::equal(3), 0, 1).run(&mut heap, 7);
-        assert_eq!(heap.1.iter().map(|f| f.0).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2, 0]);
-        assert_eq!(heap.2, 1);
+        let mut stack = Stack::default();
+        Controller::new(&Flowsets::equal(3), 0, 1).run(&mut stack, 7);
+        assert_eq!(stack.1.iter().map(|f| f.0).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(stack.2, 1);
     }
 
     #[test]
     fn the_backlog_swings_between_its_ends_and_never_beyond_what_flows_hold() {
-        let mut heap = Heap::default();
+        let mut stack = Stack::default();
         let mut controller = Controller::new(&Flowsets::equal(4), 3, 9);
-        controller.run(&mut heap, 100);
-        assert_eq!((heap.0.len(), heap.2), (3, 9));
-        let mut heap = Heap::default();
-        Controller::new(&Flowsets::equal(2), 0, 1_000).run(&mut heap, 1);
-        assert_eq!(heap.2, 2 * FULL as usize);
+        controller.run(&mut stack, 100);
+        assert_eq!((stack.0.len(), stack.2), (3, 9));
+        let mut stack = Stack::default();
+        Controller::new(&Flowsets::equal(2), 0, 1_000).run(&mut stack, 1);
+        assert_eq!(stack.2, 2 * FULL as usize);
     }
 }

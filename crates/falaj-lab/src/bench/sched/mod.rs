@@ -70,7 +70,7 @@ pub struct Args {
     /// Also measure each discipline in a pipe of an engine, as `KIND/engine`.
     #[arg(long)]
     engine: bool,
-    /// Compare with dummynet's own test program, run in turn with ours.
+    /// Compare with dummynet's own test program, run alternately with falaj's measurement.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["instructions", "engine"])]
     against: Option<PathBuf>,
     /// Write the nanoseconds of all disciplines, net of `none`, with machine and date to this file,

@@ -86,9 +86,15 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         let (before, beyond) = (before?, beyond?);
         found.extend([
             ("the delay stays: at 100 Kp/s over that at 70", ratio(&delays, 100.0, 70.0)),
-            ("the same with room for two packets", beyond.delay.mean / before.delay.mean),
+            (
+                "the delay stays, also with room for two packets",
+                beyond.delay.mean / before.delay.mean,
+            ),
             ("the largest jitter rises: at 100 Kp/s over that at 70", ratio(&jitters, 100.0, 70.0)),
-            ("it rises with room for two packets", beyond.jitter / before.jitter),
+            (
+                "the largest jitter rises, also with room for two packets",
+                beyond.jitter / before.jitter,
+            ),
         ]);
     } else {
         found.extend(delays.iter().find(|p| p.x == 100.0).map(|p| ("mean delay at 100 Kp/s", p.y)));

@@ -3,7 +3,7 @@
 //! DRR serves them. No maximum delay may exceed its bound.
 
 use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
-use super::tables::PublishedRow;
+use super::tables::PublishedTables;
 use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use anyhow::Result;
 use falaj_terminal::{progress, text};
@@ -46,7 +46,7 @@ impl VariantResult {
 
 /// All results of both tables; if the run was stopped, the results of the completed rows.
 pub(super) fn outcomes(
-    published: &PublishedRow,
+    published: &PublishedTables,
     effort: SimulationEffort,
     stop: &AtomicBool,
 ) -> Result<[Vec<VariantResult>; 2]> {
@@ -62,7 +62,7 @@ pub(super) fn outcomes(
 /// Results by row, then link or part, then server.
 fn under(
     servers: &[LinkServer],
-    published: &PublishedRow,
+    published: &PublishedTables,
     effort: SimulationEffort,
     watch: ProgressWatch<'_>,
 ) -> Result<Vec<VariantResult>> {

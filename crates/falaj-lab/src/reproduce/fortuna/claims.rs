@@ -144,7 +144,7 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
                 claim(&text, out, "Mbit/s", within(466.2, 467.1));
             }
             claim(
-                "A gets out what it is offered, at every load of B",
+                "A's output rate is the rate offered to it, at every load of B",
                 delivered(&[PhaseWise, PacketWise], A, 600),
                 "%",
                 least(99.95),
@@ -155,7 +155,7 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
                 phase.max / packet.max
             }));
             claim(
-                "A's maximum is larger phase-wise: over packet-wise, least from 150 Mbit/s on",
+                "A's maximum is larger phase-wise: smallest ratio to packet-wise from 150 Mbit/s on",
                 ratio,
                 "",
                 least(1.2),
@@ -177,7 +177,7 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
             let packet = maxima(PacketWise, B, 540, 600);
             let bound = sweep.at(PacketWise, B, 600).bound.unwrap_or(f64::NAN);
             claim(
-                "packet-wise, B's maximum once saturated lies higher: least from 540 Mbit/s on",
+                "packet-wise, B's maximum once saturated is higher: smallest value from 540 Mbit/s on",
                 smallest(packet),
                 "us",
                 within(185.0, bound),
@@ -192,12 +192,12 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
             let lower =
                 beside(sweep, tail, A, (0, 600), |plain, skip| plain.avg.mean - skip.avg.mean);
             claim(
-                "skipping tails lowers A's mean delay: least, over all loads",
+                "skipping tails lowers A's mean delay: smallest value over all loads",
                 smallest(lower.iter().copied()),
                 "us",
                 least(0.05),
             );
-            claim("… and most", largest(lower), "us", most(0.3));
+            claim("the same: largest value over all loads", largest(lower), "us", most(0.3));
             for (x, threshold) in [(510, within(13.0, 21.0)), (600, within(6.0, 9.0))] {
                 let lower = mean(PacketWise, B, x) - mean(PacketWiseSkip, B, x);
                 claim(
@@ -252,7 +252,7 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
                     drr.avg.mean - skip.avg.mean
                 });
                 let text = format!(
-                    "{}, A waits longer than packet-wise: least from {from} Mbit/s on",
+                    "{}, A waits longer than packet-wise: smallest difference from {from} Mbit/s on",
                     server.name()
                 );
                 claim(&text, smallest(above), "us", least(0.0));
@@ -270,14 +270,14 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
                 most(1.0),
             );
             claim(
-                "DRR does not throttle: B gets out what it is offered up to 720 Mbit/s, all quanta",
+                "DRR does not throttle: B's output rate is the rate offered to it, up to 720 Mbit/s, with all quanta",
                 delivered(&DRR, B, 720),
                 "%",
                 least(99.9),
             );
             let all = [PacketWiseSkip, DRR[0], DRR[1], DRR[2]];
             claim(
-                "no server drops A's packets: it gets out what it is offered",
+                "no server drops A's packets: its output rate is the rate offered to it",
                 delivered(&all, A, 720),
                 "%",
                 least(99.95),

@@ -63,7 +63,7 @@ impl PaperResults {
         if self.figures.is_some() {
             let runs::SimulationEffort { seconds, seeds } = figures::EFFORT;
             say!(
-                "Figures 5-13: link 1 = B, offered more and more; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s\n"
+                "Figures 5-13: link 1 = B, with an increasing load; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s\n"
             );
         }
         if let Some(outcomes) = &self.beyond {
@@ -110,7 +110,7 @@ const SEEDS: &str = "A seed decides a simulated run: the same command gives the 
                      for bit.";
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    let published = tables::PublishedRow::read()?;
+    let published = tables::PublishedTables::read()?;
     if let Some(no) = args.scenario {
         say!("{}", tables::scenario(&published, no)?.trim_end());
         return Ok(ExitCode::SUCCESS);
@@ -164,7 +164,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         (sweep, claims)
     });
     if interrupted && live.is_none() && cells.is_none() && figures.is_none() && beyond.is_none() {
-        return Err(Interrupted("before there was anything to tell").into());
+        return Err(Interrupted("before there was any result").into());
     }
     let results =
         PaperResults { source: published.source, cells, figures, beyond, live, interrupted };
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_the_paper_does_not_have_keeps_its_bounds() {
-        let published = tables::PublishedRow::read().unwrap();
+        let published = tables::PublishedTables::read().unwrap();
         let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
         // Seven rows of two links and eight of three, under four servers; two parts of the first
         // link of each row under two servers.
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn of_a_row_that_was_only_begun_nothing_is_told() {
-        let published = tables::PublishedRow::read().unwrap();
+        let published = tables::PublishedTables::read().unwrap();
         let stopped = AtomicBool::new(true);
         assert!(tables::cells(&published, &stopped).unwrap().is_empty());
         assert!(beyond::outcomes(&published, SHORT, &stopped).unwrap().iter().all(Vec::is_empty));

@@ -31,10 +31,11 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
     if let Some((_, claims)) = &results.figures {
         let _ = write!(
             html,
-            "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. \
-             {}. Bars: 95 % intervals of means and rates; of maxima, from the least of the seeds' \
-             maxima to the largest. The paper prints curves and words but no values: the claims \
-             are the paper's; we chose the thresholds by the values of an independent model.</p>\n",
+            "<h2>Figures 5-13</h2>\n<p>The load of link 1 increases; that of link 2 is always \
+             50 Mbit/s. {}. Bars: 95 % intervals of means and rates; of maxima, from the least of \
+             the seeds' maxima to the largest. The paper prints curves and words but no values: \
+             the claims are the paper's; we chose the thresholds by the values of an independent \
+             model.</p>\n",
             effort(figures::EFFORT)
         );
         for figure in FIGURES.iter().filter(|f| is_of(claims, f.no).next().is_some()) {

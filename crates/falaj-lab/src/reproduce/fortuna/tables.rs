@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 30.0, seeds: 8 };
 
 #[derive(Deserialize)]
-pub(super) struct PublishedRow {
+pub(super) struct PublishedTables {
     pub(super) source: String,
     pub(super) rows: Vec<TableRow>,
 }
@@ -68,8 +68,8 @@ pub(super) struct TableCell {
     pub(super) row: JudgedRow,
 }
 
-impl PublishedRow {
-    pub(super) fn read() -> Result<PublishedRow> {
+impl PublishedTables {
+    pub(super) fn read() -> Result<PublishedTables> {
         Ok(serde_json::from_str(include_str!("../../../data/fortuna.json"))?)
     }
 }
@@ -85,7 +85,7 @@ pub(super) const SERVERS: [LinkServer; 3] =
     [LinkServer::PhaseWise, LinkServer::PacketWise, LinkServer::PacketWiseSkip];
 
 /// The scenario file of a row.
-pub(super) fn scenario(published: &PublishedRow, no: usize) -> Result<String> {
+pub(super) fn scenario(published: &PublishedTables, no: usize) -> Result<String> {
     let row = published
         .rows
         .iter()
@@ -239,7 +239,7 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
 
 /// Runs all rows and judges all cells. If the run was stopped, returns the cells of the completed
 /// rows.
-pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<TableCell>> {
+pub(super) fn cells(published: &PublishedTables, stop: &AtomicBool) -> Result<Vec<TableCell>> {
     let bar =
         progress::long_bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
     let mut cells = Vec::new();

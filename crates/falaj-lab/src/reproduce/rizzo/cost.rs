@@ -119,7 +119,7 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
                  beyond that DRR 55, QFQ 110, KPS more than 400.",
                 effort.repeat, effort.pairs
             ),
-            "`falaj bench sched published` has more of it; with `--against PROGRAM` dummynet's runs in turn with ours."
+            "`falaj bench sched published` has more of it; with `--against PROGRAM` dummynet's program runs alternately with falaj's measurement."
                 .into(),
         ],
         found,

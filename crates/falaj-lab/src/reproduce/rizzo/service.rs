@@ -60,7 +60,10 @@ pub(super) fn figure() -> Result<PaperFigure> {
             "QFQ keeps its bound under the worst arrivals of 5000 tried",
             holds(searched("qfq")? <= 1.0),
         ),
-        ("WF2Q+ keeps its own", holds(searched("wf2q+")? <= 1.0)),
+        (
+            "WF2Q+ keeps its bound under the worst arrivals of 5000 tried",
+            holds(searched("wf2q+")? <= 1.0),
+        ),
     ]);
     let mixes: Vec<String> = MIXES.iter().zip(1..).map(|(mix, n)| format!("{n}: {mix}")).collect();
     Ok(PaperFigure {

@@ -13,7 +13,7 @@ const GREEDY: u32 = 60;
 const CAPS: [(&str, u32); 4] = [("4a", 25), ("4b", 30), ("4c", 35), ("4d", 40)];
 
 fn sends(vm: usize, rate: u32) -> MachineLoad {
-    MachineLoad { vm, rate, locked: false, from: 0 }
+    MachineLoad { vm, rate, equal_gaps: false, from: 0 }
 }
 
 /// Two machines; the second begins after 5 s.
@@ -49,11 +49,11 @@ pub(super) fn of(lab: &Fixture, label: &str) -> Result<PaperFigure> {
         )?,
         "6b" => unlimited(lab, "one sends twice as much", vec![sends(0, 140), sends(1, 70)], ours)?,
         "6c" => {
-            let locked = |vm| MachineLoad { locked: true, ..sends(vm, 100) };
+            let regular = |vm| MachineLoad { equal_gaps: true, ..sends(vm, 100) };
             unlimited(
                 lab,
                 "two machines that send in step with the link",
-                vec![locked(0), locked(1)],
+                vec![regular(0), regular(1)],
                 ours,
             )?
         }

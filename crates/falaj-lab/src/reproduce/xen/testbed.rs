@@ -74,7 +74,7 @@ pub(super) struct MachineLoad {
     /// Rate in Mbit/s of IP packets.
     pub(super) rate: u32,
     /// True for equal gaps; otherwise gaps are exponential.
-    pub(super) locked: bool,
+    pub(super) equal_gaps: bool,
     /// Start, in seconds of the paper's time, counted from the beginning of the experiment.
     pub(super) from: u32,
 }
@@ -118,9 +118,9 @@ impl Testbed {
                 );
             }
         }
-        for (n, MachineLoad { vm, rate, locked, from }) in self.sends.iter().enumerate() {
+        for (n, MachineLoad { vm, rate, equal_gaps, from }) in self.sends.iter().enumerate() {
             let flow = if shared { "all" } else { VMS[*vm] };
-            let model = if *locked { "cbr" } else { "poisson" };
+            let model = if *equal_gaps { "cbr" } else { "poisson" };
             let _ = write!(
                 text,
                 "\n[traffic.s{n}]\nflow = \"{flow}\"\nmodel = \"{model}\"\nrate = \"{}kbit\"\nsize = \"{PACKET}B\"\n\

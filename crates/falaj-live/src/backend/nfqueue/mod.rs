@@ -30,7 +30,7 @@ use nix::sys::socket::{
 
 use self::message::{KernelMessage, PacketVerdict};
 use super::{Address, Backend, BackendEntry, Monitor, OpenEnd, OpenError, OpenOptions};
-use crate::backend::frame::{mark, turn};
+use crate::backend::frame::{flip, mark};
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
@@ -310,7 +310,7 @@ impl Port for NfqueuePort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         // As on a wire: a flipped bit of the Ethernet header does not change the packet.
-        turn(unit, corrupt);
+        flip(unit, corrupt);
         note_change(unit);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::commands::sim::name_of_flow;
 use anyhow::{Context, Result, anyhow, ensure};
-use falaj_control::live_links::led_to;
+use falaj_control::live_links::links_with_rules;
 use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
 use falaj_engine::PipeId;
 use falaj_engine::counted_layer::CountedLayer;
@@ -89,7 +89,7 @@ pub(crate) fn main(
         }
         own_arrivals(&capture)
     } else {
-        led_to(&scenario)?;
+        links_with_rules(&scenario)?;
         foreign(&capture, ends)
     };
     if let (true, Some(_)) = (ours && own, ends) {

@@ -133,7 +133,7 @@ fn captures_of_what_cannot_have_been() {
         LINK,
         &waits,
         &small,
-        ": change 0 (x=1): a packet of 1514 B waits, and would be too large",
+        ": change 0 (x=1): a queued packet of 1514 B would be too large",
     );
     capture("wrong.pcapng", LINK, &two, &[change(1_500, 1, "rate = 1", &[])]);
     let ran = replayed("wrong.pcapng");

@@ -127,7 +127,7 @@ fn a_scenario_for_another_command() {
     let torn = file("torn.toml", "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n");
     refused(
         &["run", torn, "--", "true"],
-        "no rule says which packets pass which: add [[rule]], or keep only one [link.NAME]",
+        "no rule assigns packets to links: add [[rule]], or keep only one [link.NAME]",
     );
     refused(
         &["serve", file("bare.toml", "[link.a]\nrate = \"1mbit\"\n")],
@@ -285,14 +285,15 @@ fn links_that_are_not_found() {
     );
     let ran = ran_at(&empty, &["show", "--control", "nobody.sock"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("--control nobody.sock: nothing listens there"),
+        ran.status == Some(2)
+            && ran.err.contains("--control nobody.sock: no process listens at this socket"),
         "{ran:?}"
     );
     let ran: Ran =
         program(&["show"]).env("FALAJ_CONTROL", "nobody.sock").output().expect("it starts").into();
     assert!(
         ran.status == Some(2)
-            && ran.err.contains("FALAJ_CONTROL=nobody.sock: nothing listens there"),
+            && ran.err.contains("FALAJ_CONTROL=nobody.sock: no process listens at this socket"),
         "{ran:?}"
     );
     let ran = ran_at(&empty, &["top"]);

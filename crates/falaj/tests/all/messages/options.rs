@@ -32,12 +32,12 @@ fn batches_that_cannot_be() {
     bench("--each 0s", "--each 0s: it must be above zero; write `10s`, for instance");
 
     let tune = of("aggregate tune");
-    tune("--delay 0s", "--delay is above zero");
+    tune("--delay 0s", "--delay must be above zero");
     tune("--delay 1ms --size 21B", "--size: a packet here has 22 B to 9 kB");
     for step in ["0", "nan", "inf"] {
-        tune(&format!("--delay 1ms --step {step}"), "--step is above zero");
+        tune(&format!("--delay 1ms --step {step}"), "--step must be above zero");
     }
-    tune("--delay 1ms --rates 0,0", "--rates: at least one above zero");
+    tune("--delay 1ms --rates 0,0", "--rates: write at least one rate above zero");
     tune("--delay 1ms --percentile 89", "a percentile must be at least 90 and below 100");
     tune("--delay 1ms --each 0s", "--each 0s: it must be above zero");
 

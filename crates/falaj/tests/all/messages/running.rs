@@ -145,7 +145,7 @@ fn changes_of_a_link_with_two_ends() {
         "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
     );
     let two = file("set-two.toml", &format!("{a}{b}"));
-    set(&["--file", &two], "this scenario has 2 links, and no rule says which packets pass which");
+    set(&["--file", &two], "this scenario has 2 links, and no rule assigns packets to links");
     let paced =
         "[link.link]\nrate = \"1mbit\"\npaced-by = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
     let paced = file("set-paced.toml", &format!("{b}{paced}"));
@@ -206,10 +206,10 @@ fn lines_that_are_no_requests() {
         serde_json::from_str(&line).expect("JSON")
     };
     for (request, said) in [
-        ("hello", "a request is a JSON object in one line: expected value at line 1 column 1"),
+        ("hello", "a request is a JSON object on one line: expected value at line 1 column 1"),
         (
             "[]",
-            "a request is a JSON object in one line: invalid type: sequence, expected a map at line 1 column 0",
+            "a request is a JSON object on one line: invalid type: sequence, expected a map at line 1 column 0",
         ),
         ("{}", "`do` is \"show\", \"set\" or \"scenario\""),
         (r#"{"do":"quit"}"#, "`do` is \"show\", \"set\" or \"scenario\""),
@@ -327,7 +327,8 @@ fn services_that_are_none() {
     }
     let ran = top(&at.path().join("nobody"));
     assert!(
-        ran.status == Some(2) && ran.err.contains("nobody: nothing listens there: No such file"),
+        ran.status == Some(2)
+            && ran.err.contains("nobody: no process listens at this socket: No such file"),
         "{ran:?}"
     );
 }
