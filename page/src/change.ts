@@ -43,7 +43,7 @@ export class Change {
   private async toggle(): Promise<void> {
     const wanted = this.pause.getAttribute("aria-pressed") !== "true";
     const answer = await this.api.pause(this.adapter, wanted).catch((error: unknown) => ({ what: String(error), remarks: [] }));
-    const said = typeof answer === "boolean" ? `✓ ${this.adapter} ${answer ? "pauses: it is not read from, and gets nothing" : "goes on"}.` : `✖ ${answer.what}`;
+    const said = typeof answer === "boolean" ? `✓ ${this.adapter} ${answer ? "is paused: no packets are read from it or sent to it" : "is resumed"}.` : `✖ ${answer.what}`;
     this.answer.className = `answer ${typeof answer === "boolean" ? "good" : "refused"}`;
     this.answer.replaceChildren(h("p", {}, said));
     if (typeof answer === "boolean") this.showPaused(answer);

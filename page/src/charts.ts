@@ -220,14 +220,14 @@ export class Tail {
         { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (isDecade(tick) ? share(tick) : "")) },
       ],
       series: [{}, { stroke: () => colour("sent"), width: 2, points: { show: false } }],
-      hooks: { draw: [(plot) => this.drawPromise(plot)] },
+      hooks: { draw: [(plot) => this.drawGuarantee(plot)] },
     };
     this.plot = new uPlot(options, [[], []], this.canvas);
     sized(this.plot, this.canvas);
     onTheme(() => this.plot.redraw(false));
   }
 
-  private drawPromise(plot: uPlot): void {
+  private drawGuarantee(plot: uPlot): void {
     if (this.guaranteed === null) return;
     const { ctx, bbox } = plot;
     const x = plot.valToPos(this.guaranteed, "x", true);

@@ -17,7 +17,7 @@ const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "qu
 /** For each cause of a violation: the cause and a remedy, in words. */
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
-  host: { because: "this host read it or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
+  host: { because: "this host read the packet late, or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
   guarantee: { because: "the guarantee was not kept", todo: "a defect of falaj: report it with this scenario" },
 };
 
@@ -58,7 +58,7 @@ export class Details {
   );
   private readonly tail = new Tail(time);
   private readonly breaches = h("table", { class: "small breaches" });
-  private readonly noBreach = h("p", { class: "quiet" }, "Nothing so far.");
+  private readonly noBreach = h("p", { class: "quiet" }, "No violations so far.");
 
   constructor(api: Api, private readonly again: () => void) {
     this.change = new Change(api);
@@ -68,7 +68,7 @@ export class Details {
       return h("label", {}, input, h("span", {}, text));
     };
     const spans = h("fieldset", { class: "ways" }, h("legend", { class: "hidden" }, "Time shown"), span("5 minutes", false), span("1 hour", true));
-    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Guarantee violations"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
+    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Guarantee violations"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Guarantee violations" }, this.breaches));
     this.element = h(
       "section",
       { "aria-labelledby": "chosen", class: "details" },
@@ -107,7 +107,7 @@ export class Details {
     const terms = [
       guarantee.rate === null ? "no rate is guaranteed" : `at least ${rate(guarantee.rate)} while packets wait`,
       guarantee.delay_ns === null ? `no delay is guaranteed${guarantee.none ? ` (${guarantee.none})` : ""}` : `at most ${time(guarantee.delay_ns)}${guarantee.formula ? ` by ${guarantee.formula}` : ""}`,
-      ...(envelope ? [`as long as it sends at most ${envelope}${flow.total.beyond > 0 ? ` (${count(flow.total.beyond)} packets were beyond)` : ""}`] : []),
+      ...(envelope ? [`as long as it sends at most ${envelope}${flow.total.beyond > 0 ? ` (${count(flow.total.beyond)} packets exceeded this)` : ""}`] : []),
     ];
     say(this.terms, `Guaranteed: ${terms.join("; ")}.`);
     const series: Series = this.wantsHour && this.hour !== null ? this.hour : track;

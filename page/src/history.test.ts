@@ -45,7 +45,7 @@ test("the last samples are kept, as many in each column", () => {
   expect([track.guaranteedDelay, track.max, track.broken, track.dropped.get("queue_full")!].map((column) => column.length)).toEqual(Array(4).fill(KEPT));
 });
 
-test("an event has the same time of day at each look, however late its sample came", () => {
+test("an event has the same time of day in every view, however late its sample came", () => {
   const looks = [0, 0.4, 0.9, 30].map((late) => {
     const history = new History();
     history.push(sample(3, flow(1, 0), 1000), 1003 + late);
@@ -80,7 +80,7 @@ test("the last hour of the service is columns of the same kind", () => {
   expect([series.p50, series.max, series.guaranteedDelay]).toEqual([[null, null], [9, 9], [null, null]]);
 });
 
-test("the adapters that send the most have a band each, the others one together", () => {
+test("each adapter that sends the most has its own band, and all others share one", () => {
   const tracks = [3, 1, 9, 5].map((sent, n): [string, Track] => {
     const track = new Track();
     track.at = [1, 2];

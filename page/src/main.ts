@@ -215,7 +215,7 @@ function enter(wrong: boolean): void {
     keep(input.value.trim());
     void start();
   };
-  const hint = wrong ? "That is not the token of this service. It is what the file of --token-file holds." : "It is what the file of --token-file holds.";
+  const hint = wrong ? "This is not the token of the service. The token is the content of the file that was given with --token-file." : "The token is the content of the file that was given with --token-file.";
   const form = h("form", { class: "enter", submit }, h("h1", {}, "falaj"), h("label", { for: "token" }, "Token"), input, h("p", { role: wrong ? "alert" : "note" }, hint), h("button", { type: "submit", class: "primary" }, "Enter"));
   document.body.replaceChildren(h("main", {}, form));
   input.focus();
@@ -233,7 +233,7 @@ async function start(): Promise<void> {
       forget();
       return enter(known !== null);
     }
-    document.body.replaceChildren(h("main", {}, h("p", { role: "alert", class: "enter" }, "The service does not answer. Is `falaj serve` running? This page looks again.")));
+    document.body.replaceChildren(h("main", {}, h("p", { role: "alert", class: "enter" }, "The service does not answer. Is `falaj serve` running? This page tries again every two seconds.")));
     setTimeout(() => void start(), AGAIN);
   }
 }

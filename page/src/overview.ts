@@ -42,7 +42,7 @@ export class Overview {
   private readonly filter: HTMLInputElement;
   private rows = new Map<string, Row>();
   private readonly table: HTMLElement;
-  private readonly hint = h("p", { class: "quiet", hidden: true }, "The table goes on to the right: scroll sideways.");
+  private readonly hint = h("p", { class: "quiet", hidden: true }, "The table continues to the right: scroll sideways.");
   private readonly together = new Chart({
     title: "Throughput of all adapters",
     format: rate,

@@ -28,7 +28,7 @@ const SCENARIO: Scenario = {
   },
 };
 
-test("the keys of the discipline that a flow stands under, with their values", () => {
+test("the keys of a flow are those of its discipline, with their values", () => {
   const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   expect(calm.map(({ key, value }) => `${key}=${value}`)).toEqual([
     "weight=2", "reservation=", "limit=5mbit", "requires.rate=1mbit", "requires.delay=", "envelope.rate=", "envelope.burst=", "queue=",

@@ -18,8 +18,8 @@ export interface Knob {
 
 /** Keys that flows have under all disciplines. In the form the discipline's own keys, which the service lists, come before these. */
 const ALL: [key: string, label: string, absent: string][] = [
-  ["requires.rate", "Rate asked for", "none"],
-  ["requires.delay", "Delay asked for", "none"],
+  ["requires.rate", "Required rate", "none"],
+  ["requires.delay", "Required delay", "none"],
   ["envelope.rate", "Envelope: rate", "unknown"],
   ["envelope.burst", "Envelope: burst", "unknown"],
   ["queue", "Queue", "20p"],

@@ -3,7 +3,7 @@ import { Events } from "./sse";
 
 const TEXT = 'event: sample\ndata: {"a":\ndata: 1}\n\n: still here\n\ndata:x\r\n\r\n';
 
-test("events come whole, however the text is cut", () => {
+test("events are complete, wherever the text is cut", () => {
   const whole = new Events().take(TEXT);
   expect(whole).toEqual([
     { name: "sample", data: '{"a":\n1}' },
@@ -17,7 +17,7 @@ test("events come whole, however the text is cut", () => {
   }
 });
 
-test("an incomplete event waits for its rest", () => {
+test("an incomplete event is returned when its rest has arrived", () => {
   const events = new Events();
   expect(events.take("data: 1\n")).toEqual([]);
   expect(events.take("\n")).toEqual([{ name: "message", data: "1" }]);

@@ -15,7 +15,7 @@ export interface Verdict {
 
 const GONE = "its interface is gone for good: remove the adapter and add it again";
 
-const UNJUDGED = "its counters do not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
+const UNJUDGED = "the counters do not show whether the guarantee is kept, because the link loses packets or adds bytes to them, or because a mask makes many flows of this one";
 
 /** The verdict on a flow's guarantee: the worst that applies. */
 export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
@@ -28,7 +28,7 @@ export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Ad
     return { level: "broken", sign: "✖", word: `${gone ? "gone, " : ""}BROKEN ×${broken}`, why: [...now, ...late, ...slow].join("; ") };
   }
   if (gone) return { level: "gone", sign: "∅", word: "gone", why: GONE };
-  if (paused) return { level: "paused", sign: "‖", word: "paused", why: "it is not read from, and gets nothing" };
+  if (paused) return { level: "paused", sign: "‖", word: "paused", why: "no packets are read from it or sent to it" };
   if (breaches.host > 0) {
     const why = `packets delivered late by this host, ${times(breaches.host)}; they were scheduled in time`;
     return { level: "host", sign: "◐", word: `late by host ×${breaches.host}`, why };

@@ -29,7 +29,7 @@ export function watched(page: Page, address: string): string[] {
   page.on("pageerror", (error) => wrong.push(error.message));
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith(address) && !url.startsWith("data:")) wrong.push(`it asks ${url}`);
+    if (!url.startsWith(address) && !url.startsWith("data:")) wrong.push(`the page requests ${url}`);
     if (url.includes("token")) wrong.push(`the token is in ${url}`);
   });
   page.on("console", (message) => {
@@ -41,7 +41,7 @@ export function watched(page: Page, address: string): string[] {
 }
 
 /** Returns the page's violations of accessibility rules. */
-export async function obstacles(page: Page): Promise<string[]> {
+export async function accessibilityViolations(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   return page.evaluate(async () => {
     const axe = (window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;

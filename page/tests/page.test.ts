@@ -4,7 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Breach, FlowHistory, Sample } from "../src/model";
-import { launch, obstacles, picture, watched } from "./browser";
+import { accessibilityViolations, launch, picture, watched } from "./browser";
 import { Service, TOKEN, possible } from "./service";
 
 const THREE = `
@@ -115,7 +115,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     return [page, wrong];
   }
 
-  test("a page without a token asks for it, and nobody else learns it", async () => {
+  test("a page without a token asks for it, and sends it to no other host", async () => {
     const context = await browser.newContext({ viewport: NARROW });
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE);
@@ -124,7 +124,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByLabel("Token").fill("not this one, and long");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").getByText("not the token").waitFor();
-    expect(await obstacles(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     await page.getByLabel("Token").fill(TOKEN);
     await page.keyboard.press("Enter");
     await page.getByRole("button", { name: "calm" }).waitFor();
@@ -168,7 +168,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
-  test("a change is asked about, refused in the service's words, and made", async () => {
+  test("a change is checked, refused with the service's reason, and made", async () => {
     const [page, wrong] = await open();
     await page.getByRole("button", { name: "wild" }).press("Enter");
     await page.getByRole("heading", { name: "wild sends" }).waitFor();
@@ -229,7 +229,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByRole("alert").getByText("✖ GUARANTEE VIOLATED — calm (sends): packets stayed longer than guaranteed, 16 times").waitFor();
     await page.getByRole("row", { name: /^calm/ }).getByText("✖ BROKEN ×16").waitFor();
     await picture(page, "broken");
-    expect(await obstacles(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     await context.close();
   });
 
@@ -257,10 +257,10 @@ describe.skipIf(!possible)("a service with real packets", () => {
     ["narrow-light", { colorScheme: "light", viewport: NARROW }],
     ["narrow-dark", { colorScheme: "dark", viewport: NARROW }],
   ];
-  test.each(LOOKS)("nothing is in anybody's way: %s", async (name, options) => {
+  test.each(LOOKS)("no accessibility rule is violated: %s", async (name, options) => {
     const [page, wrong] = await open(options);
     await page.waitForTimeout(2_500);
-    expect(await obstacles(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     const beyond = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(beyond, "it is wider than the window").toBeLessThanOrEqual(0);
     await picture(page, name);
@@ -268,7 +268,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
-  test("the page goes on with a service that is upgraded, and packets pass on", async () => {
+  test("the page continues with a service that is upgraded, and packets still pass", async () => {
     const [page, wrong] = await open();
     await page.getByText("● live").waitFor();
     const sent = async () => {

@@ -39,7 +39,7 @@ export class Service {
       if (child.exitCode !== null) break;
       await new Promise((done) => setTimeout(done, 100));
     }
-    throw new Error(`the service does not begin: ${said}`);
+    throw new Error(`the service does not start: ${said}`);
   }
 
   private get(path: string): Promise<Response> {

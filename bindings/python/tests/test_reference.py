@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs/reference/python.md"
 
 HEAD = """# The package for Python
 
-[How to use it](../how-to/python.md). This page is made of the docstrings; a test fails where it is out of date.
+[How to use it](../how-to/python.md). This page is generated from the docstrings; a test fails if it is out of date.
 
 Times are nanoseconds of simulated time, rates bits per second, lengths bytes as the link accounts them, unless a name or a line says otherwise.
 """

@@ -205,7 +205,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     assert (backlog >= 0).all() and backlog[-1] == 0 and backlog.max() >= 0.2
     index = result.plot.fairness(parts=4).patches[0].get_data().values
     assert ((index > 0.5) & (index <= 1)).all()
-    with pytest.raises(ValueError, match="'rest' is guaranteed no rate of its own"):
+    with pytest.raises(ValueError, match="'rest' has no guaranteed rate of its own"):
         result.plot.cumulative("rest", plan=scenario.plan())
     divided = scenario.set({"link.uplink.scheduler": {"kind": "drr"}})
     ax = divided.simulate(packets=True, warm_up=0).plot.cumulative("rest", plan=divided.plan())

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOBODY UINT32_MAX
-#define OUT (UINT32_MAX - 1)
+#define NONE UINT32_MAX             /* no flow */
+#define OUTSIDE (UINT32_MAX - 1)    /* the flow is not in the active list */
 
 struct flow {
     uint32_t quantum;
     uint32_t deficit;
-    uint32_t next; /* the next flow in the active list, if there is one; OUT: this flow is not in the list */
+    uint32_t next; /* the next flow in the active list, if there is one; OUTSIDE: this flow is not in the list */
 };
 
 struct drr {
@@ -37,8 +37,8 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
 {
     struct drr *drr = calloc(1, sizeof *drr + setup->flow_count * sizeof drr->flows[0]);
     if (!drr)
-        return refused(refusal, FALAJ_NO_FLOW, "there is no memory", setup->largest);
-    drr->first = drr->last = NOBODY;
+        return refused(refusal, FALAJ_NO_FLOW, "not enough memory", setup->largest);
+    drr->first = drr->last = NONE;
     drr->flow_count = setup->flow_count;
     for (uint32_t f = 0; f < setup->flow_count; f++) {
         uint64_t quantum = setup->largest;
@@ -54,7 +54,7 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
             free(drr);
             return refused(refusal, f, "the `quantum` is out of range", setup->largest);
         }
-        drr->flows[f] = (struct flow){ .quantum = (uint32_t)quantum, .next = OUT };
+        drr->flows[f] = (struct flow){ .quantum = (uint32_t)quantum, .next = OUTSIDE };
     }
     return drr;
 }
@@ -63,10 +63,10 @@ static void ready(void *self, const struct falaj_queue *queues, uint32_t f, uint
 {
     struct drr *drr = self;
     (void)queues, (void)now;
-    if (drr->flows[f].next != OUT)
+    if (drr->flows[f].next != OUTSIDE)
         return; /* still in the list: the packet arrived while the flow's last one was sent, so the flow keeps its turn */
-    drr->flows[f].next = NOBODY;
-    if (drr->last == NOBODY)
+    drr->flows[f].next = NONE;
+    if (drr->last == NONE)
         drr->first = f;
     else
         drr->flows[drr->last].next = f;
@@ -78,9 +78,9 @@ static uint32_t leave(struct drr *drr)
 {
     uint32_t f = drr->first;
     drr->first = drr->flows[f].next;
-    drr->flows[f].next = OUT;
-    if (drr->first == NOBODY)
-        drr->last = NOBODY;
+    drr->flows[f].next = OUTSIDE;
+    if (drr->first == NONE)
+        drr->last = NONE;
     drr->visiting = 0;
     return f;
 }
@@ -88,7 +88,7 @@ static uint32_t leave(struct drr *drr)
 static uint32_t next(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer)
 {
     struct drr *drr = self;
-    while (drr->first != NOBODY) {
+    while (drr->first != NONE) {
         uint32_t f = drr->first;
         struct flow *flow = &drr->flows[f];
         if (queues[f].head == 0) {

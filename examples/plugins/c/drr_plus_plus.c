@@ -62,13 +62,13 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
 {
     struct drrpp *drrpp = calloc(1, sizeof *drrpp + setup->flow_count * sizeof drrpp->flows[0]);
     if (!drrpp)
-        return refused(drrpp, refusal, FALAJ_NO_FLOW, "there is no memory", setup->largest);
+        return refused(drrpp, refusal, FALAJ_NO_FLOW, "not enough memory", setup->largest);
     drrpp->rounds[NORMAL] = drrpp->rounds[LOW] = (struct round){ .first = NONE, .last = NONE };
     drrpp->flow_count = setup->flow_count;
     for (uint32_t p = 0; p < setup->param_count; p++) {
         drrpp->gated = is_text(&setup->params[p], "form", "gated");
         if (!drrpp->gated && !is_text(&setup->params[p], "form", "modified"))
-            return refused(drrpp, refusal, FALAJ_NO_FLOW, "the scheduler has `form` alone", setup->largest);
+            return refused(drrpp, refusal, FALAJ_NO_FLOW, "the only parameter of the scheduler is `form`", setup->largest);
     }
     for (uint32_t f = 0; f < setup->flow_count; f++) {
         uint64_t quantum = setup->largest;
@@ -80,7 +80,7 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
             else if (is_text(param, "latency", "low"))
                 sort = LOW;
             else if (!is_text(param, "latency", "normal"))
-                return refused(drrpp, refusal, f, "a flow has `quantum` and `latency` alone", setup->largest);
+                return refused(drrpp, refusal, f, "the only parameters of a flow are `quantum` and `latency`", setup->largest);
         }
         if (quantum < setup->largest || quantum > QUANTUM_MAX)
             return refused(drrpp, refusal, f, "the `quantum` is out of range", setup->largest);

@@ -221,7 +221,7 @@ class Plot:
                 ours = (way["link"], way["direction"], told["flow"]) == (flows["link"][row], flows["way"][row], own)
                 if ours and "rate" in told and not told["shared"]:
                     return told["rate"], told["latency_ns"]
-        raise ValueError(f"{flow!r} is guaranteed no rate of its own")
+        raise ValueError(f"{flow!r} has no guaranteed rate of its own")
 
 
 def _axes(ax: Optional[Axes]) -> Axes:

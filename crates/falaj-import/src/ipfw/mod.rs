@@ -49,9 +49,9 @@ struct Firewall {
 /// The last rule of `ipfw`, which is always there: it takes the packets that no other rule takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastRule {
-    /// They pass, as on macOS, OPNsense and pfSense.
+    /// Such packets pass, as on macOS, OPNsense and pfSense.
     Accept,
-    /// They are dropped, as by FreeBSD's kernel unless it is configured otherwise.
+    /// Such packets are dropped, as by FreeBSD's kernel unless it is configured otherwise.
     Deny,
 }
 

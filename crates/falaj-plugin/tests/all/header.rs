@@ -60,7 +60,7 @@ fn the_page_shows_the_header() {
     let page = format!(
         "# The interface of plug-ins\n\n\
          <!-- Made from the header by `UPDATE_EXPECT=1 cargo test -p falaj-plugin`; a test fails where it is not up to date. -->\n\n\
-         `crates/falaj-plugin/include/falaj_discipline.h`, version {}. How a discipline is written with it, and what becomes of one that\n\
+         `crates/falaj-plugin/include/falaj_discipline.h`, version {}. How to write a discipline with it, and what falaj does if a discipline\n\
          breaks the contract: [Write a discipline of your own](../how-to/plugin.md). In Rust, the crate `falaj-plugin-api` has the same as a\n\
          trait.\n\n```c\n{}```\n",
         abi::ABI & 0xffff,

@@ -244,9 +244,12 @@ fn drr_plus_plus_in_c_refuses_what_it_does_not_know() {
     );
     assert_eq!(
         refused("gated", &[good, (100, "no")]),
-        (Some(1), what("a flow has `quantum` and `latency` alone"))
+        (Some(1), what("the only parameters of a flow are `quantum` and `latency`"))
     );
-    assert_eq!(refused("mw00", &[good]), (None, what("the scheduler has `form` alone")));
+    assert_eq!(
+        refused("mw00", &[good]),
+        (None, what("the only parameter of the scheduler is `form`"))
+    );
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Show(show::Args),
     /// Change keys of a running link, all at one instant.
     Set(set::Args),
-    /// Give an application a link of its own, as PlanetLab did.
+    /// Give an application a link of its own, by PlanetLab's command.
     ///
     /// PlanetLab's command for both directions of an application's traffic.
     Netconfig(netconfig::Args),

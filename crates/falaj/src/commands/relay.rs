@@ -81,7 +81,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     for (term, asks) in unknown(&scenario) {
         note!(
-            "warning: {asks} asks for `{term}`, and a relay has only addresses, protocol, ports and length"
+            "warning: {asks} matches `{term}`, but a relay knows only addresses, protocol, ports and length"
         );
     }
     args.fail_if.check(&scenario.links)?;

@@ -204,7 +204,7 @@ fn text(report: &LinksReport) -> String {
             (flow.marked, "were marked"),
             (d.changed, "did not fit any more after a change"),
             (flow.duplicated, "arrived twice"),
-            (flow.corrupted, "arrived with a bit turned"),
+            (flow.corrupted, "arrived with a flipped bit"),
             (flow.reordered, "overtook others"),
             (flow.not_taken, "were not accepted by the far end"),
         ];

@@ -118,7 +118,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     );
     say!("{table}");
     if scenario.links.len() > 1 {
-        let header = ["in each link", "came", "left", "dropped", "delay p50", "p99", "max"];
+        let header = ["in each link", "arrived", "sent", "dropped", "delay p50", "p99", "max"];
         let rows = carried().map(|(name, flow)| {
             let packets = [flow.counters.offered, flow.counters.sent, flow.counters.dropped()];
             let delays = [flow.delay.quantile(0.5), flow.delay.quantile(0.99), flow.delay.max()];
@@ -145,7 +145,7 @@ fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCo
 /// Prints how many packets the sender had no time to send, if any.
 pub(crate) fn tell_unsent(name: &str, flow: &MeasuredFlow) {
     if flow.unsent > 0 {
-        say!("the sender of flow {name} had no time for {} of its packets", flow.unsent);
+        say!("the sender of flow {name} had no time to send {} of its packets", flow.unsent);
     }
 }
 

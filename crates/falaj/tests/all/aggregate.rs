@@ -32,7 +32,9 @@ fn a_delay_has_two_sizes() {
     let never = plan("--rate 800k --per-batch 77.9us --delay 200us --max-size 500");
     assert_eq!(never.status, Some(1));
     assert!(
-        never.out.contains("INFEASIBLE: a mean delay of 200 us is required, the least is 25"),
+        never
+            .out
+            .contains("INFEASIBLE: a mean delay of 200 us is required; the least possible is 25"),
         "{never:?}"
     );
 }

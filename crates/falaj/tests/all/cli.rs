@@ -116,7 +116,7 @@ fn connections_and_their_transfers_are_told() {
     for said in [
         "connections",
         "download (cubic)",
-        "round trip least",
+        "round trip min",
         "transfers",
         "pages (cubic)",
         "not complete",

@@ -112,7 +112,7 @@ fn a_capture_of_a_simulation_is_decided_alike() {
     let replayed = falaj(&["sim", "--replay", "taken.pcapng"]);
     assert_eq!(replayed.status, Some(0), "{replayed:?}");
     assert!(
-        replayed.out.contains("every decision is as in the live link, to the nanosecond"),
+        replayed.out.contains("every decision is the same as in the live link, to the nanosecond"),
         "{}",
         replayed.out
     );

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Destination address of the bad frames before mutation.
-pub(crate) const TO_WHOM: [u8; 6] = [0x02, 0, 0, 0, 0, QUESTION];
+pub(crate) const BAD_DESTINATION: [u8; 6] = [0x02, 0, 0, 0, 0, QUESTION];
 /// Ethernet type of the good frames, reserved for experiments.
 const GOOD: u16 = 0x88b5;
 const ETHERNET: usize = 14;
@@ -21,7 +21,7 @@ const TO: usize = 5;
 const QUESTION: u8 = 0xb0;
 const ANSWER: u8 = 0xb1;
 /// Number of bad frames for each good one.
-const BESIDE: u64 = 15;
+const BAD_PER_GOOD: u64 = 15;
 /// Maximum number of good frames in transit.
 const WINDOW: u64 = 4;
 /// Longest time in ms until a good frame returns, on a busy machine.
@@ -78,7 +78,7 @@ pub(crate) fn answer(frame: &mut [u8]) -> bool {
 }
 
 /// Transport of frames to the link, and of answers back.
-pub(crate) trait Way {
+pub(crate) trait FrameTransport {
     /// Length of the longest good frame, in bytes.
     const LONGEST: usize = 1514;
 
@@ -111,7 +111,7 @@ impl Interface {
     }
 }
 
-impl Way for Interface {
+impl FrameTransport for Interface {
     fn good(&mut self, frame: &[u8]) -> bool {
         sent(&self.good, frame)
     }
@@ -140,7 +140,7 @@ impl Datagrams {
     }
 }
 
-impl Way for Datagrams {
+impl FrameTransport for Datagrams {
     const LONGEST: usize = 1400;
 
     fn good(&mut self, frame: &[u8]) -> bool {
@@ -158,7 +158,7 @@ impl Way for Datagrams {
 
 /// Waits until the other end answers, then sends `frames` bad frames and good ones among them.
 /// Returns a summary of both; panics if a good frame does not return.
-pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
+pub(crate) fn storm<W: FrameTransport>(mut way: W, frames: u64) -> String {
     let seeds = seeds();
     let mut random = Random(0x5eed);
     let mut next = 0;
@@ -174,7 +174,7 @@ pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
         let header = random.below(2) == 1;
         let bytes = random.mutated(&seeds, header);
         taken += u64::from(way.bad(&bytes, header));
-        if frame % BESIDE == 0 {
+        if frame % BAD_PER_GOOD == 0 {
             if numbered - next >= WINDOW && !comes(&mut way, &mut next, PATIENCE) {
                 return format!(
                     "good frame {next} of {numbered} did not come back, after {frame} bad ones"
@@ -199,7 +199,7 @@ pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
 }
 
 /// Returns true if the next good frame returns within `milliseconds`, in order and only once.
-fn comes(way: &mut impl Way, next: &mut u64, milliseconds: u16) -> bool {
+fn comes(way: &mut impl FrameTransport, next: &mut u64, milliseconds: u16) -> bool {
     let mut frame = [0; 4000];
     while let Some(length) = way.comes(&mut frame, milliseconds) {
         match number(&frame[..length], ANSWER) {
@@ -268,7 +268,7 @@ fn summed(frame: &mut [u8]) {
 }
 
 fn ethernet(ethertype: u16) -> Vec<u8> {
-    let mut frame = [TO_WHOM, [0x02, 0, 0, 0, 0, 0xa0]].concat();
+    let mut frame = [BAD_DESTINATION, [0x02, 0, 0, 0, 0, 0xa0]].concat();
     frame.extend(ethertype.to_be_bytes());
     frame
 }

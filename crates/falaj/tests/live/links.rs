@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 const PORT: u16 = 4711;
 
 /// A test, and the other environments in which it runs.
-type Test = (&'static str, fn(&Users), Again);
+type Test = (&'static str, fn(&Users), Environments);
 
 /// Further environments in which a test runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Again {
+enum Environments {
     Nowhere,
     /// In a user namespace, even as root.
     Users,
@@ -34,21 +34,21 @@ enum Again {
     /// device.
     Tapless,
 }
-use Again::{Nowhere, Tapless};
+use Environments::{Nowhere, Tapless};
 
 const TESTS: &[Test] = &[
-    ("the_exit_status_is_the_commands", exit_status, Again::Users),
-    ("streams_pass_through", streams, Again::Users),
+    ("the_exit_status_is_the_commands", exit_status, Environments::Users),
+    ("streams_pass_through", streams, Environments::Users),
     ("the_environment_says_where_we_are", environment, Tapless),
-    ("signals_reach_the_command", signals, Again::Users),
+    ("signals_reach_the_command", signals, Environments::Users),
     ("it_ends_with_the_terminal_of_its_session", hang_up, Nowhere),
-    ("the_peer_runs_beside_and_has_its_own_input", peer, Again::Users),
-    ("the_command_waits_until_its_peer_listens", waits, Again::Users),
+    ("the_peer_runs_beside_and_has_its_own_input", peer, Environments::Users),
+    ("the_command_waits_until_its_peer_listens", waits, Environments::Users),
     ("datagrams_reach_the_other_side", reach, Tapless),
     ("a_delay_delays", delay, Tapless),
     ("a_rate_limits", rate, Tapless),
     ("tcp_passes_a_rate", tcp, Tapless),
-    ("a_far_end_behind_shared_memory", guest, Again::Users),
+    ("a_far_end_behind_shared_memory", guest, Environments::Users),
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
     ("rules_lead_packets_through_links", rules, Tapless),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
@@ -63,9 +63,9 @@ const TESTS: &[Test] = &[
     ("hosts_that_cannot_be_are_refused", wrong_hosts, Nowhere),
     ("the_far_end_may_be_in_a_namespace_that_is_there", netns, Tapless),
     ("the_hosts_ports_are_behind_the_link", host_ports, Tapless),
-    ("a_port_of_a_container_in_use_is_told", port_in_use, Again::Users),
-    ("links_nest", nest, Again::Users),
-    ("who_has_no_way_out_is_told", no_way_out, Again::Users),
+    ("a_port_of_a_container_in_use_is_told", port_in_use, Environments::Users),
+    ("links_nest", nest, Environments::Users),
+    ("who_has_no_way_out_is_told", no_way_out, Environments::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
     ("doctor_measures_this_host", doctor, Nowhere),
     ("ctrl_c_ends_a_measurement", interrupted, Nowhere),
@@ -73,13 +73,13 @@ const TESTS: &[Test] = &[
     ("examples_of_changes_work_as_they_stand", examples, Nowhere),
     ("mutated_frames_cost_no_good_one", mutated, Tapless),
     ("what_masks_made_is_shown_while_it_runs", masks_shown, Nowhere),
-    ("everything_changes_under_load", changes, Again::Users),
+    ("everything_changes_under_load", changes, Environments::Users),
     ("links_and_rules_come_and_go_under_load", links_change, Tapless),
-    ("plug_ins_come_and_go_under_load", plug_ins, Again::Users),
+    ("plug_ins_come_and_go_under_load", plug_ins, Environments::Users),
     ("a_whole_scenario_takes_over", whole_file, Nowhere),
     ("netconfig_gives_traffic_a_link_of_its_own", netconfig, Nowhere),
-    ("a_socket_is_its_users_and_goes_with_its_link", socket, Again::Users),
-    ("it_starts_at_once", start_up, Again::Users),
+    ("a_socket_is_its_users_and_goes_with_its_link", socket, Environments::Users),
+    ("it_starts_at_once", start_up, Environments::Users),
     ("kill_9_leaves_nothing", kill_9, Tapless),
     ("traffic_reports_what_it_sent", traffic, Nowhere),
     ("compare_keeps_its_bounds", compare, Nowhere),
@@ -95,32 +95,32 @@ const TESTS: &[Test] = &[
 
 /// A test of ways out (internet access from the far end), the ways that it tests, and the other
 /// environments in which it runs.
-type WayOut = (&'static str, fn(&Users, &str), &'static [&'static str], Again);
+type WayOut = (&'static str, fn(&Users, &str), &'static [&'static str], Environments);
 
 const WAYS_OUT: &[WayOut] = &[
     (
         "the_way_out_of_a_link_may_be_another_link",
         nest_outside,
         &["auto", "host", "pasta", "slirp4netns"],
-        Again::Users,
+        Environments::Users,
     ),
-    ("names_are_found_outside", names, &["pasta", "slirp4netns"], Again::Users),
+    ("names_are_found_outside", names, &["pasta", "slirp4netns"], Environments::Users),
     ("the_host_is_as_it_was", host, &["host"], Nowhere),
 ];
 
 /// A test of a link, or of a way out.
 #[derive(Clone, Copy)]
-enum What {
+enum LinkTest {
     Link(fn(&Users)),
     WayOut(fn(&Users, &str), &'static str),
 }
 
-impl What {
+impl LinkTest {
     /// Runs the test. A way out whose program is missing is left out, with a message.
     fn is_tested(self, users: &Users) -> Completion {
         match self {
-            What::Link(test) => test(users),
-            What::WayOut(test, way) => {
+            LinkTest::Link(test) => test(users),
+            LinkTest::WayOut(test, way) => {
                 let (programs, install) = needs(way);
                 if !programs.iter().any(|program| is_there(program)) {
                     return Completion::ignored_with(format!(
@@ -153,17 +153,18 @@ fn is_there(program: &str) -> bool {
 
 /// Returns all tests as trials, with one trial more for each further environment.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
-    let trial = |name: String, users: Users, what: What| {
+    let trial = |name: String, users: Users, what: LinkTest| {
         crate::trial(possible, name, move || Ok(what.is_tested(&users)))
     };
-    let tests = TESTS.iter().map(|&(name, test, again)| (name.to_owned(), What::Link(test), again));
+    let tests =
+        TESTS.iter().map(|&(name, test, again)| (name.to_owned(), LinkTest::Link(test), again));
     let ways_out = WAYS_OUT.iter().flat_map(|&(name, test, ways, again)| {
-        ways.iter().map(move |way| (format!("{name}::{way}"), What::WayOut(test, way), again))
+        ways.iter().map(move |way| (format!("{name}::{way}"), LinkTest::WayOut(test, way), again))
     });
     let mut trials = Vec::new();
     for (name, what, again) in tests.chain(ways_out) {
         trials.push(trial(name.clone(), Users { flags: &[], tapless: false }, what));
-        if again >= Again::Users {
+        if again >= Environments::Users {
             let users = Users { flags: &["--user-namespace"], tapless: false };
             trials.push(trial(format!("{name}::user_namespace"), users, what));
         }

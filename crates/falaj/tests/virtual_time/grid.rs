@@ -55,7 +55,7 @@ const LEAD: Span = falaj_experiment::measure::LEAD;
 
 /// The load and the impairments of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Beside {
+enum LoadKind {
     /// Sources that together send a little less or more than the link carries.
     Load,
     /// Sources that send up to three times what the link carries.
@@ -66,7 +66,8 @@ enum Beside {
     SecondHop,
 }
 
-const BESIDE: [Beside; 4] = [Beside::Load, Beside::Flood, Beside::Impairments, Beside::SecondHop];
+const LOAD_KINDS: [LoadKind; 4] =
+    [LoadKind::Load, LoadKind::Flood, LoadKind::Impairments, LoadKind::SecondHop];
 
 type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 
@@ -94,22 +95,22 @@ fn drawn<T>(
 
 /// Returns a scenario with this discipline and parameters that it accepts; `None` if none were
 /// found.
-fn scenario(entry: &'static Manifest, number: u64, beside: Beside) -> Option<String> {
+fn scenario(entry: &'static Manifest, number: u64, beside: LoadKind) -> Option<String> {
     drawn(entry, number, |setup, dice| {
         let together = match beside {
-            Beside::Flood => dice(30_000_000, 60_000_000),
+            LoadKind::Flood => dice(30_000_000, 60_000_000),
             _ => dice(12_000_000, 24_000_000),
         };
         let shares: Vec<u64> = setup.flows.iter().map(|_| dice(1, 4)).collect();
         let mut text = link("l", entry, setup, beside);
-        if beside == Beside::SecondHop {
+        if beside == LoadKind::SecondHop {
             text += &link("m", entry, setup, beside);
             text += "[[rule]]\nto = [\"l\", \"m\"]\n";
         }
         for (n, share) in shares.iter().enumerate() {
             let rate = together * share / shares.iter().sum::<u64>();
             let way = match beside {
-                Beside::SecondHop => format!("headers = \"udp dport {}\"", 5000 + n),
+                LoadKind::SecondHop => format!("headers = \"udp dport {}\"", 5000 + n),
                 _ => format!("link = \"l\"\nflow = \"f{n}\""),
             };
             let _ = write!(
@@ -160,7 +161,7 @@ fn draw_values(entry: &'static Manifest, setup: &mut Setup, dice: Dice) {
 }
 
 /// Returns the text of a link with this discipline.
-fn link(name: &str, entry: &Manifest, setup: &Setup, beside: Beside) -> String {
+fn link(name: &str, entry: &Manifest, setup: &Setup, beside: LoadKind) -> String {
     let value = |value: Value| match value {
         Value::Span(span) => format!("\"{}ns\"", span.0),
         Value::Rate(rate) => format!("\"{}bit\"", rate.0),
@@ -175,7 +176,7 @@ fn link(name: &str, entry: &Manifest, setup: &Setup, beside: Beside) -> String {
         values.iter().map(|(name, v)| format!("{between}{name} = {}", value(v))).collect::<String>()
     };
     let impairments = match beside {
-        Beside::Impairments => {
+        LoadKind::Impairments => {
             "loss = \"3%\"\nduplicate = \"2%\"\ncorrupt = \"2%\"\nreorder = \"2%\"\n\
              jitter = \"1ms\"\n"
         }
@@ -220,9 +221,9 @@ fn every_discipline(half: usize) {
     let mut late = Vec::new();
     every(half, |entry, place, number| {
         // Tests the load, and one other scenario type in turn; with several scenarios, all types.
-        let other = BESIDE[1 + (place / 2 + number as usize) % (BESIDE.len() - 1)];
+        let other = LOAD_KINDS[1 + (place / 2 + number as usize) % (LOAD_KINDS.len() - 1)];
         let mut wrong = Vec::new();
-        for beside in [Beside::Load, other] {
+        for beside in [LoadKind::Load, other] {
             let Some(text) = scenario(entry, number, beside) else {
                 wrong.push(format!("{} {beside:?}: no values were accepted", entry.kind));
                 continue;
@@ -231,9 +232,11 @@ fn every_discipline(half: usize) {
             let compared = Compared::of(&name, &text);
             // A duplicate is delivered right after its packet and is not in any capture: allow for
             // one duplicate of the packet itself, and one of another packet due at the same time.
-            let by_copies = if beside == Beside::Impairments { 2 * HANDING } else { 0 };
+            let by_copies = if beside == LoadKind::Impairments { 2 * HANDING } else { 0 };
             wrong.extend(compared.wrong(&name, by_copies, &mut late));
-            if beside == Beside::Load && number == 0 && !Compared::of(&name, &text).same(&compared)
+            if beside == LoadKind::Load
+                && number == 0
+                && !Compared::of(&name, &text).same(&compared)
             {
                 wrong.push(format!("{name}: not the same twice"));
             }
@@ -372,7 +375,8 @@ fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
 /// Replays this capture; returns the output if any packet is decided differently than before.
 fn replayed(name: &str) -> Option<String> {
     let ran = falaj(&["sim", "--replay", &format!("{name}.pcapng")]);
-    let alike = ran.status == Some(0) && ran.out.contains("every decision is as in the live link");
+    let alike =
+        ran.status == Some(0) && ran.out.contains("every decision is the same as in the live link");
     (!alike).then(|| format!("{ran:#?}"))
 }
 
@@ -380,7 +384,7 @@ fn every_change(half: usize) {
     every(half, |entry, place, number| {
         let mask = if (place / 2 + number as usize).is_multiple_of(2) { "" } else { MASK };
         let text = drawn(entry, number, |setup, _| {
-            let text = link("l", entry, setup, Beside::Load).replacen(
+            let text = link("l", entry, setup, LoadKind::Load).replacen(
                 "[link.l]\n",
                 &format!("[link.l]\n{mask}"),
                 1,

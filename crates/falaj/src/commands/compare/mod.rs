@@ -43,8 +43,8 @@ those of the scenarios themselves.
 
 Exit status: 0 all delays are within their bounds; 1 a bound was violated; 3 inconclusive: the 99th
 percentile of the release error, or of a source's lateness, exceeds a tenth of the smallest bound;
-a source had no time for some of its packets; or no packet of a flow arrived; 130 Ctrl-C ended the
-simulation, and the results until then are compared. For several scenarios: 0; 3 and 130 as for
+a source had no time to send some of its packets; or no packet of a flow arrived; 130 Ctrl-C ended
+the simulation, and the results until then are compared. For several scenarios: 0; 3 and 130 as for
 `falaj sim`.
 
 With rules, each link that packets reached has its own rows: its guarantees, and its delays,

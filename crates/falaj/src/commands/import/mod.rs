@@ -64,8 +64,8 @@ enum From {
         file: PathBuf,
         /// Action for packets that match no rule [default: accept, unless the script sets
         /// `net.inet.ip.fw.default_to_accept`].
-        #[arg(long, value_name = "FATE")]
-        default: Option<Fate>,
+        #[arg(long, value_name = "ACTION")]
+        default: Option<DefaultAction>,
         /// Arguments of the script, which then runs in the sandbox.
         #[arg(last = true, value_name = "ARGUMENTS")]
         args: Vec<String>,
@@ -74,10 +74,10 @@ enum From {
 
 /// ipfw's implicit last rule.
 #[derive(Clone, Copy, ValueEnum)]
-enum Fate {
-    /// They pass, as on macOS, OPNsense and pfSense.
+enum DefaultAction {
+    /// Such packets pass, as on macOS, OPNsense and pfSense.
     Accept,
-    /// They are dropped, as by FreeBSD's kernel.
+    /// Such packets are dropped, as by FreeBSD's kernel.
     Deny,
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
         From::Ipfw { file, default, args: of_script } => {
             let last = default.map(|fate| match fate {
-                Fate::Accept => LastRule::Accept,
-                Fate::Deny => LastRule::Deny,
+                DefaultAction::Accept => LastRule::Accept,
+                DefaultAction::Deny => LastRule::Deny,
             });
             Script::read(file, of_script, args.no_run)?.import(|text, name| ipfw(text, name, last))
         }

@@ -50,10 +50,10 @@ pub(crate) struct Args {
     vms: usize,
     /// A virtual machine with its own rate, batches and costs; repeat it for each.
     ///
-    /// It is in place of --rate. RATE are the packets per second towards it. After it, separated
-    /// by commas: `back=RATE` [default: as towards it], `size=PACKETS` of a full batch [default:
-    /// --size, or the size that is searched], `per-batch=TIME` and `per-packet=TIME` [default: as
-    /// the options].
+    /// Replaces --rate. RATE is the number of packets per second towards the machine. Settings may
+    /// follow, separated by commas: `back=RATE` [default: as towards it], `size=PACKETS` of a full
+    /// batch [default: --size, or the size that is searched], `per-batch=TIME` and
+    /// `per-packet=TIME` [default: as the options].
     #[arg(long, value_name = "RATE,KEY=VALUE,…", value_parser = parse_guest,
         conflicts_with_all = ["rate", "back", "vms", "fit_vms", "any_timeout"])]
     guest: Vec<UnequalGuest>,
@@ -84,7 +84,8 @@ pub(crate) struct Args {
     /// Require the delay for this percentage of the packets, instead of for the mean.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     percentile: Option<f64>,
-    /// Evaluate this size alone: model as printed, exact and simulated.
+    /// Evaluate only this batch size, by three methods: the printed model, exactly, and by
+    /// simulation.
     #[arg(long, value_name = "PACKETS", value_parser = count,
         conflicts_with_all = ["fit_vms", "delay", "percentile"])]
     size: Option<usize>,
@@ -575,7 +576,8 @@ fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
         let measured = args.measured();
         match feasible.last() {
             None => say!(
-                "INFEASIBLE: a {measured} delay of {} is required, the least is {}: {} more",
+                "INFEASIBLE: a {measured} delay of {} is required; the least possible is {}, which \
+                 is {} more",
                 time(asked),
                 time(least.delay),
                 time(least.delay - asked)
@@ -619,7 +621,8 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
             time(best.timeout)
         ),
         None => say!(
-            "INFEASIBLE: a {measured} delay of {} is required, the least is {}: {} more",
+            "INFEASIBLE: a {measured} delay of {} is required; the least possible is {}, which is \
+             {} more",
             time(asked),
             time(least.point.delay),
             time(least.point.delay - asked)

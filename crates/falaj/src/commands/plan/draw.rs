@@ -53,7 +53,7 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
         for flow in &way.flows {
             let Some((_, _, service)) = &flow.service else {
                 said.push(format!(
-                    "not drawn: {} {}, which is guaranteed no rate",
+                    "not drawn: {} {}, which has no guaranteed rate",
                     way.name(),
                     flow.name
                 ));
@@ -72,7 +72,7 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
         }
     }
     if pictures.is_empty() {
-        bail!("--svg: no flow is guaranteed a rate, and there is nothing to draw");
+        bail!("--svg: no flow has a guaranteed rate, so there is nothing to draw");
     }
     let drawn =
         |pictures: &[Picture<'_>]| svg(pictures).map_err(|error| anyhow!("cannot draw: {error}"));

@@ -36,9 +36,9 @@ enum Topology {
     Interleaved,
     /// A binary tree: one flow from each link to the root
     SinkTree,
-    /// Pairs of links and a last one: a flow over each path with a link of each pair
+    /// Pairs of links and one last link: a flow over each path that takes one link of each pair
     Mesh,
-    /// A circle: one flow from each link over all but the one before it
+    /// A circle: one flow from each link over all links except the one before it
     Ring,
 }
 
@@ -76,7 +76,7 @@ impl Topology {
             Topology::Mesh => {
                 ensure!(
                     links % 2 == 1 && links <= 13,
-                    "--links {links}: a mesh has pairs of links and a last one: 3, 5, … 13 links"
+                    "--links {links}: a mesh has pairs of links and one last link: 3, 5, … 13 links"
                 );
                 let pairs = links / 2;
                 let link = |path: usize, pair: usize| 2 * pair + (path >> pair & 1);

@@ -70,7 +70,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         if let (Some(flow), Some(more)) = (&args.more, more) {
             let so_many =
                 if more == MOST { format!("{MOST} and more") } else { format!("{more} more") };
-            say!("room for {so_many} like {flow}");
+            let flows = if more == 1 { "flow" } else { "flows" };
+            say!("room for {so_many} {flows} like {flow}");
         }
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -96,7 +97,7 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
     let of = if rate.is_unlimited() {
         String::new()
     } else {
-        format!(", {} of it asked for", text::percent(asked, rate.0))
+        format!(", {} of it required", text::percent(asked, rate.0))
     };
     say!(
         "link {link} {}: {}{of}; {fitting} of {} fit",
@@ -118,7 +119,14 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
     say!(
         "{}",
         text::table(
-            &["flow", "asks for", "is guaranteed", "asks for delay", "is guaranteed", "fits"],
+            &[
+                "flow",
+                "required rate",
+                "guaranteed rate",
+                "required delay",
+                "guaranteed delay",
+                "fits"
+            ],
             rows
         )
     );

@@ -88,11 +88,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             "  utilisation: {} offered of {}{}",
             text::percent(total, direction.pipe.setup.rate.0),
             text::link_rate(direction.pipe.setup.rate),
-            if way.flows.iter().any(|f| f.connections) {
-                ", and what TCP finds left of it"
-            } else {
-                ""
-            }
+            if way.flows.iter().any(|f| f.connections) { ", and TCP uses the rest" } else { "" }
         );
     }
     for flow in &way.flows {
@@ -129,7 +125,7 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>, only: Option<Method>) 
         Ok(routes) if routes.is_network() => routes,
         Ok(_) => return,
         Err(why) => {
-            say!("from end to end: nothing is known, as {why}");
+            say!("from end to end: no bound is known, because {why}");
             return;
         }
     };
@@ -157,7 +153,7 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>, only: Option<Method>) 
     let columns: Vec<String> = methods.iter().map(|method| method.heading("queues")).collect();
     let mut header = vec!["from end to end", "links"];
     header.extend(columns.iter().map(String::as_str));
-    header.extend(["on the way", "delay <=", "by"]);
+    header.extend(["propagation", "delay <=", "by"]);
     say!("{}", text::table(&header, rows));
     notes.print();
     say!(
@@ -267,10 +263,7 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         "service",
         match (&flow.guarantee, &flow.service) {
             (Err(NoGuarantee(why)), Some((rate, latency, _))) => {
-                format!(
-                    "{}, if it keeps to an envelope, and nothing else: {why}",
-                    after(*rate, *latency)
-                )
+                format!("{}, only if the flow keeps to an envelope: {why}", after(*rate, *latency))
             }
             (Err(NoGuarantee(why)), None) => format!("none is guaranteed: {why}"),
             (Ok(_), Some((rate, latency, _))) if flow.together => {
@@ -297,7 +290,9 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         let (rate, late) = (text::link_rate(rate), text::nanos(late.0 as f64));
         out.push((
             "curve",
-            format!("{first} for {time}, then {rate}: its packets leave {late} after it at most"),
+            format!(
+                "{first} for {time}, then {rate}: packets leave at most {late} after this curve"
+            ),
         ));
     }
     let bound = |delay: u64, formula: &str, condition: &str| {

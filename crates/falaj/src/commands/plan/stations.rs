@@ -18,5 +18,5 @@ pub(super) fn print(direction: &Direction) {
     let rows = direction.flows.iter().zip(rates).zip(&all.air).map(|((flow, rate), air)| {
         vec![flow.name.clone(), text::link_rate(rate), text::rate(gets), percent(*air)]
     });
-    say!("{}", text::table(&["station", "sends with", "gets", "has the air for"], rows));
+    say!("{}", text::table(&["station", "transmission rate", "throughput", "air time"], rows));
 }

@@ -1,7 +1,7 @@
 //! `falaj run` with a scenario that has hosts: several links, a namespace for each host, and a
 //! command in one of them.
 
-use crate::commands::run::{Args, Within, forward, helper, status, tell};
+use crate::commands::run::{Args, HostCommand, forward, helper, status, tell};
 use anyhow::{Result, bail};
 use falaj_control::host_limits;
 use falaj_control::live_links::{no_changes, warn_of_spinning};
@@ -38,7 +38,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     }
     let mut sides: Vec<SandboxSide> = topology.names().map(|_| SandboxSide::default()).collect();
     sides[main].command = Some(args.command);
-    for Within { host, command } in args.within {
+    for HostCommand { host, command } in args.within {
         let side = &mut sides[named(&topology, "--in", &host)?];
         if side.command.is_some() {
             bail!("--in: a command runs in `{host}` already; let one `sh -c` start both");

@@ -126,9 +126,9 @@ pub(crate) struct Args {
     /// Run a command in this host, or in `router`, with `sh -c`; it ends with the main command
     ///
     /// It has no input. May be given again.
-    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse,
+    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = HostCommand::parse,
         help_heading = HOSTS)]
-    pub(crate) within: Vec<Within>,
+    pub(crate) within: Vec<HostCommand>,
     /// Make this port of the host's localhost available to the command, through the link
     ///
     /// It is reached at the same port of the command's loopback addresses, or at another one: TCP
@@ -227,16 +227,16 @@ fn report_missing_internet(sandbox: &Sandbox, internet: Internet, why: Option<&s
 
 /// A command for a host of the scenario, given as `HOST:COMMAND`.
 #[derive(Clone, Debug)]
-pub(crate) struct Within {
+pub(crate) struct HostCommand {
     pub(crate) host: String,
     pub(crate) command: String,
 }
 
-impl Within {
-    fn parse(text: &str) -> Result<Within, String> {
+impl HostCommand {
+    fn parse(text: &str) -> Result<HostCommand, String> {
         match text.split_once(':') {
             Some((host, command)) if !host.is_empty() && !command.trim().is_empty() => {
-                Ok(Within { host: host.to_owned(), command: command.to_owned() })
+                Ok(HostCommand { host: host.to_owned(), command: command.to_owned() })
             }
             _ => Err("write the host, a colon and the command: `b:iperf3 -s`".into()),
         }

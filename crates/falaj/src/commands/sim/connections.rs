@@ -32,7 +32,7 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
         ]
     });
     let header =
-        ["connections", "goodput", "sent again", "timeouts", "round trip least", "p50", "p99"];
+        ["connections", "goodput", "retransmitted", "timeouts", "round trip min", "p50", "p99"];
     say!("{}", text::table(&header, rows));
     let finite: Vec<_> = all.iter().filter(|(source, _)| is_finite(source)).collect();
     if finite.is_empty() {

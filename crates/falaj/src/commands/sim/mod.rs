@@ -267,8 +267,8 @@ fn tell(args: &Args, scenario: &Scenario, runs: &Replications) -> Result<()> {
         let all = [
             of(f.lost, "were lost"),
             of(f.duplicated, "arrived twice"),
-            of(f.corrupted, "arrived with a bit turned"),
-            of(f.reordered, "overtook"),
+            of(f.corrupted, "arrived with a flipped bit"),
+            of(f.reordered, "overtook others"),
         ];
         let all = all
             .into_iter()

@@ -146,7 +146,7 @@ pub(crate) fn main(
     } else {
         tell(&scenario, &replayed, number);
         match difference {
-            Some(None) => say!("every decision is as in the live link, to the nanosecond"),
+            Some(None) => say!("every decision is the same as in the live link, to the nanosecond"),
             Some(Some(i)) => {
                 say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]);
             }

@@ -215,7 +215,7 @@ fn what_a_port_said_of_its_room_is_replayed() {
     };
     let ran = replayed_with("room.pcapng", &rooms);
     assert!(
-        ran.out.ends_with("every decision is as in the live link, to the nanosecond\n")
+        ran.out.ends_with("every decision is the same as in the live link, to the nanosecond\n")
             && ran.status == Some(0),
         "{ran:#?}"
     );

@@ -315,7 +315,7 @@ fn plans_that_cannot_be() {
     assert!(
         falaj(&["plan", "fits", served, "--more", "calm"])
             .out
-            .ends_with("room for 1024 and more like calm\n")
+            .ends_with("room for 1024 and more flows like calm\n")
     );
 
     let wheels = format!(
@@ -324,7 +324,7 @@ fn plans_that_cannot_be() {
     );
     ends(
         &["plan", file("plan-wheels.toml", &wheels), "--svg", "never.svg"],
-        "--svg: no flow is guaranteed a rate, and there is nothing to draw",
+        "--svg: no flow has a guaranteed rate, so there is nothing to draw",
     );
     for option in ["--svg", "--saihu"] {
         ends(
@@ -410,7 +410,7 @@ fn live_links_that_cannot_be() {
         format!("{LINK}[link.a.flow.x]\nmatch = \"vlan 5\"\n[link.a.flow.y]\nmatch = \"any\"\n");
     relay(
         &[file("live-vlan.toml", &vlan), "--fail-if", "loss of nobody > 1%"],
-        "warning: flow `x` asks for `vlan 5`, and a relay has only addresses, protocol, ports and length\nfalaj: `loss",
+        "warning: flow `x` matches `vlan 5`, but a relay knows only addresses, protocol, ports and length\nfalaj: `loss",
     );
 }
 

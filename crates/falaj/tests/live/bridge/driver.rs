@@ -4,7 +4,7 @@
 use crate::guest::{
     CSUM, FROM_GUEST, Guest, HEADER, LEAST, MRG_RXBUF, SIZE, TO_GUEST, TSO4, parts,
 };
-use crate::storm::Way;
+use crate::storm::FrameTransport;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Driver {
     }
 }
 
-impl Way for Driver {
+impl FrameTransport for Driver {
     fn good(&mut self, frame: &[u8]) -> bool {
         self.sends([&[0; HEADER], frame])
     }

@@ -480,7 +480,7 @@ fn mutated_by_a_guest() {
 fn mutated_in_queues() {
     let mut a = Host::start();
     netlink::veth("a1", "a0", a.pid());
-    netlink::set_ethernet_address("a1", storm::TO_WHOM);
+    netlink::set_ethernet_address("a1", storm::BAD_DESTINATION);
     netlink::set_up("a1", true);
     a.does(&format!("up a0 {}", A.join(" ")));
     for (address, prefix) in B.into_iter().zip([24, 64]) {

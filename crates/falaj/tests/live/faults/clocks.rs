@@ -2,7 +2,7 @@
 //! affects no packet. While the machine is suspended or the process is stopped, that clock stops or
 //! continues, and packets that came due meanwhile are delivered at once afterwards.
 
-use super::scene::{Footprint, Link, Sender, Told, asking, number, until};
+use super::scene::{Footprint, Link, LoggedService, Sender, asking, number, until};
 use crate::common::{Ran, directory, falaj, program, signal};
 use crate::service::{THREE, up};
 use std::path::Path;
@@ -107,7 +107,7 @@ pub(crate) fn other_zero() {
 /// The process is stopped for a while. The report must show this as packets delivered late by the
 /// host, not as a violated guarantee.
 pub(crate) fn stopped() {
-    let told = Told::start("stopped", THREE, &[]);
+    let told = LoggedService::start("stopped", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     let _greedy = Sender::each(&told, "greedy", 1_000);
     told.passes("calm");

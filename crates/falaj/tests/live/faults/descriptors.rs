@@ -1,6 +1,6 @@
 //! The process has no free file descriptors.
 
-use super::scene::{Footprint, Sender, Told, until};
+use super::scene::{Footprint, LoggedService, Sender, until};
 use crate::service::THREE;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::process::Command;
 /// Packets pass. The scenario file cannot be read again, which is reported, and new adapters are
 /// refused with a reason. Once descriptors are free again, everything works as before.
 pub(crate) fn used_up() {
-    let told = Told::start("descriptors", THREE, &[]);
+    let told = LoggedService::start("descriptors", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());

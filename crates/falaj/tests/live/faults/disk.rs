@@ -1,6 +1,6 @@
 //! The disk is full.
 
-use super::scene::{Footprint, Link, Told, asking, fill, number, small_disk, until};
+use super::scene::{Footprint, Link, LoggedService, asking, fill, number, small_disk, until};
 use crate::common::{directory, falaj};
 use crate::service::THREE;
 use serde_json::json;
@@ -56,7 +56,8 @@ pub(crate) fn capture() {
 pub(crate) fn state() {
     let place = small_disk("disk", "64k");
     let kept = place.join("state.toml");
-    let told = Told::start("disk-state", THREE, &["--state", kept.to_str().expect("UTF-8")]);
+    let told =
+        LoggedService::start("disk-state", THREE, &["--state", kept.to_str().expect("UTF-8")]);
     let change =
         |queue: &str| told.service.patch("/v1/adapters/wild", &json!({ "queue": queue })).status;
     assert_eq!(change("60p"), 200);

@@ -1,7 +1,7 @@
 //! Processes killed by SIGKILL.
 
 use super::scene::{
-    Footprint, Link, Random, Sender, Told, asking, descendants, network, number_of, until,
+    Footprint, Link, LoggedService, Random, Sender, asking, descendants, network, number_of, until,
 };
 use crate::common::{self, Ran, directory, falaj, file, signal};
 use crate::host::Host;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The program is killed: everything it created is gone with it, and another process can use its
 /// sockets.
 pub(crate) fn program() {
-    let mut told = Told::start("killed", THREE, &[]);
+    let mut told = LoggedService::start("killed", THREE, &[]);
     let sender = Sender::calm(&told, "calm");
     told.passes("calm");
     told.read_again(&THREE.replace("20mbit", "40mbit"));
@@ -32,7 +32,7 @@ pub(crate) fn program() {
         all.iter()
             .all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
     });
-    let again = Told::start("killed", THREE, &[]);
+    let again = LoggedService::start("killed", THREE, &[]);
     again.says("killed, or its host stopped: nothing passed for ");
     let sender = Sender::calm(&again, "calm");
     again.passes("calm");
@@ -51,7 +51,7 @@ pub(crate) fn state() {
     let place = std::env::temp_dir().join("state.toml");
     let words = ["--state", place.to_str().expect("UTF-8")];
     for round in 0..3 {
-        let mut told = Told::start("killed-state", THREE, &words);
+        let mut told = LoggedService::start("killed-state", THREE, &words);
         let (api, (made, making)) = (told.service.api.clone(), channel());
         let changes = std::thread::spawn(move || {
             // Makes changes until the service no longer answers.
@@ -67,7 +67,7 @@ pub(crate) fn state() {
         let ran = falaj(&["check", place.to_str().expect("UTF-8")]);
         assert_eq!(ran.status, Some(0), "{ran:?}");
     }
-    let told = Told::start("killed-state", THREE, &words);
+    let told = LoggedService::start("killed-state", THREE, &words);
     told.says("holds changes made before");
     let kept = told.service.get("/v1/scenario").body;
     let queue = (100..150).filter(|n| kept.contains(&format!("queue = \"{n}p\""))).count();
@@ -155,7 +155,7 @@ pub(crate) fn command() {
 /// The processes behind an adapter are killed, and then the helper process that opens ports: the
 /// other adapters keep their guarantees.
 pub(crate) fn behind_an_adapter() {
-    let told = Told::start("behind", THREE, &[]);
+    let told = LoggedService::start("behind", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let wild = told.service.processes["wild"].to_string();

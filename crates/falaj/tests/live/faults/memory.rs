@@ -1,7 +1,7 @@
 //! Lack of memory: the number of flows is limited, and packets may take only a part of the
 //! process's memory.
 
-use super::scene::{Footprint, Link, Sender, Told, asking, me, number, scenario, until};
+use super::scene::{Footprint, Link, LoggedService, Sender, asking, me, number, scenario, until};
 use crate::common::program;
 use crate::service::THREE;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub(crate) fn packets() {
 /// loses no packets because of that.
 pub(crate) fn neighbours() {
     let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
-    let told = Told::start_by("neighbours", &text, |command| {
+    let told = LoggedService::start_by("neighbours", &text, |command| {
         let mut by = Command::new("prlimit");
         // A quarter of that memory is for packets.
         by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());

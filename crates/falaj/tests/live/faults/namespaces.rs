@@ -1,7 +1,7 @@
 //! Namespaces are not allowed. If they are forbidden before the start, falaj refuses to start and
 //! names the cure. If they are forbidden later, a running service is not affected.
 
-use super::scene::{Footprint, Sender, Told, until};
+use super::scene::{Footprint, LoggedService, Sender, until};
 use crate::common::{Ran, directory, file, program};
 use crate::service::THREE;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ pub(crate) fn off() {
 
     // The limit applies from now on, to this case's user namespace, and so to all namespaces below
     // it.
-    let told = Told::start("namespaces", THREE, &[]);
+    let told = LoggedService::start("namespaces", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());

@@ -3,7 +3,7 @@
 
 use super::hosts::Hosts;
 use super::overload::Resident;
-use super::scene::{Footprint, Sender, Told, me, number, scenario, until};
+use super::scene::{Footprint, LoggedService, Sender, me, number, scenario, until};
 use crate::common::{Ran, directory, program, signal};
 use crate::host::{Host, hex};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn malformed(host: &mut Host) {
 /// malformed packets during both.
 pub(crate) fn misbehaves() {
     let mut hosts = Hosts::new();
-    let told = Told::start("neighbour", &text("a1", "b1"), &[]);
+    let told = LoggedService::start("neighbour", &text("a1", "b1"), &[]);
     let _calm = hosts.send(1);
     told.passes("calm");
     let wild = hosts.0[0].pid();
@@ -78,7 +78,7 @@ pub(crate) fn misbehaves() {
 }
 
 /// Returns the processor time of both adapters, in nanoseconds.
-fn spent(told: &Told) -> [u64; 2] {
+fn spent(told: &LoggedService) -> [u64; 2] {
     ["wild", "calm"].map(|name| number(&told.service.adapter(name)["spent_ns"]))
 }
 
@@ -86,7 +86,7 @@ fn spent(told: &Told) -> [u64; 2] {
 pub(crate) fn hangs() {
     let hosts = Hosts::new();
     let ring = format!("memif:{}/ring.sock", std::env::temp_dir().display());
-    let told = Told::start("hangs", &text(&ring, "a1"), &[]);
+    let told = LoggedService::start("hangs", &text(&ring, "a1"), &[]);
     let peer = Sender::spawn(&mut program(&["bridge", &format!("{ring},slave"), "b1"]));
     told.says("adapter wild is up");
     let _senders = [hosts.send(0), hosts.send(1)];

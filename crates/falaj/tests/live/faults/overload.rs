@@ -1,6 +1,6 @@
 //! Overload of ten times the link's rate.
 
-use super::scene::{Footprint, Sender, Told, number, until};
+use super::scene::{Footprint, LoggedService, Sender, number, until};
 use super::soak::long;
 use crate::service::THREE;
 use serde_json::Value;
@@ -29,7 +29,7 @@ impl Resident {
 /// For up to a minute (less if [`long`] is shorter), an adapter that keeps to its envelope gets its
 /// guarantees. Excess packets of the others are dropped from their own queues, and take no memory.
 pub(crate) fn tenfold() {
-    let told = Told::start("overload", THREE, &[]);
+    let told = LoggedService::start("overload", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
@@ -68,7 +68,7 @@ pub(crate) fn decided() {
                 [link.wire.flow.heavy]\nadapter = \"namespace\"\nweight = 3\nqueue = \"400p\"\n\
                 [link.wire.flow.light]\nadapter = \"namespace\"\nqueue = \"400p\"\n";
     // Each packet is delivered singly; otherwise the interface would count several as one.
-    let told = Told::start("decided", text, &["--slack", "0s"]);
+    let told = LoggedService::start("decided", text, &["--slack", "0s"]);
     let sent = || {
         let sample = told.service.get("/v1/adapters").json();
         let of = |adapter: &Value| number(&adapter["up"][0]["total"]["sent"]);
@@ -126,6 +126,6 @@ pub(crate) fn decided() {
     told.end();
 }
 
-fn dropped(told: &Told, name: &str) -> u64 {
+fn dropped(told: &LoggedService, name: &str) -> u64 {
     number(&told.up(name)["total"]["dropped"]["queue_full"])
 }

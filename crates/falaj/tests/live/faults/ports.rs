@@ -1,7 +1,7 @@
 //! Removed interfaces.
 
 use super::hosts::Hosts;
-use super::scene::{Footprint, Sender, Told, until};
+use super::scene::{Footprint, LoggedService, Sender, until};
 use crate::netlink;
 use crate::service::{THREE, within};
 
@@ -11,7 +11,7 @@ pub(crate) fn comes_back() {
     let mut hosts = Hosts::new();
     let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"u1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.a]\nadapter = \"a1\"\nqueue = \"50p\"\n[link.wire.flow.b]\nadapter = \"b1\"\nqueue = \"50p\"\n";
-    let told = Told::start("ports", text, &[]);
+    let told = LoggedService::start("ports", text, &[]);
     let senders = [hosts.send(0), hosts.send(1)];
     told.passes("a");
     told.passes("b");
@@ -54,7 +54,7 @@ pub(crate) fn comes_back() {
 /// An interface that the service created is removed: it cannot come back, which is reported, and
 /// another adapter can be added.
 pub(crate) fn for_good() {
-    let told = Told::start("for-good", THREE, &[]);
+    let told = LoggedService::start("for-good", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let process = told.service.processes["wild"].as_i64().expect("it is in a namespace");

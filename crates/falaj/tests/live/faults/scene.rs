@@ -194,22 +194,27 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
 // --------------------------------------------------------------------------------------- a service
 
 /// A service, and its messages.
-pub(crate) struct Told {
+pub(crate) struct LoggedService {
     pub(crate) service: Service,
     said: PathBuf,
 }
 
-impl Told {
-    pub(crate) fn start(name: &str, text: &str, more: &[&str]) -> Told {
-        Told::start_with(name, text, more, |_| {})
+impl LoggedService {
+    pub(crate) fn start(name: &str, text: &str, more: &[&str]) -> LoggedService {
+        LoggedService::start_with(name, text, more, |_| {})
     }
 
     /// Starts the service; `by` may change the command.
-    pub(crate) fn start_by(name: &str, text: &str, by: impl FnOnce(&mut Command)) -> Told {
-        Told::start_with(name, text, &[], by)
+    pub(crate) fn start_by(name: &str, text: &str, by: impl FnOnce(&mut Command)) -> LoggedService {
+        LoggedService::start_with(name, text, &[], by)
     }
 
-    fn start_with(name: &str, text: &str, more: &[&str], by: impl FnOnce(&mut Command)) -> Told {
+    fn start_with(
+        name: &str,
+        text: &str,
+        more: &[&str],
+        by: impl FnOnce(&mut Command),
+    ) -> LoggedService {
         let said = directory().join(format!("{name}.said"));
         File::create(&said).expect("a file can be made");
         // Several processes may write to the file, one after the other.
@@ -220,7 +225,7 @@ impl Told {
             command.stderr(to).env("WATCHDOG_USEC", "200000");
             by(command);
         });
-        Told { service, said }
+        LoggedService { service, said }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -331,32 +336,32 @@ impl Sender {
 /// Senders in an adapter's namespace, towards the uplink.
 impl Sender {
     /// Sends a packet of 1000 B every 4 ms.
-    pub(crate) fn calm(told: &Told, name: &str) -> Sender {
+    pub(crate) fn calm(told: &LoggedService, name: &str) -> Sender {
         Sender(told.service.send(name, 4_000, 1_000, u64::MAX))
     }
 
     /// Sends packets of 1400 B, one every `gap` microseconds.
-    pub(crate) fn each(told: &Told, name: &str, gap: u64) -> Sender {
+    pub(crate) fn each(told: &LoggedService, name: &str, gap: u64) -> Sender {
         Sender(told.service.send(name, gap, 1_400, u64::MAX))
     }
 
     /// Sends each packet from another source port.
-    pub(crate) fn flows(told: &Told, name: &str, gap: u64, size: u64) -> Sender {
+    pub(crate) fn flows(told: &LoggedService, name: &str, gap: u64, size: u64) -> Sender {
         let numbers = [gap, size, u64::MAX].map(|number| number.to_string());
         Sender::behind(told, name, "--flows", &numbers)
     }
 
     /// Sends over TCP to a [`Sender::sink`].
-    pub(crate) fn stream(told: &Told, name: &str) -> Sender {
+    pub(crate) fn stream(told: &LoggedService, name: &str) -> Sender {
         Sender::behind(told, name, "--stream", &[])
     }
 
     /// Receives the streams of [`Sender::stream`] behind the uplink.
-    pub(crate) fn sink(told: &Told) -> Sender {
+    pub(crate) fn sink(told: &LoggedService) -> Sender {
         Sender::behind(told, "", "--sink", &[])
     }
 
-    fn behind(told: &Told, name: &str, how: &str, numbers: &[String]) -> Sender {
+    fn behind(told: &LoggedService, name: &str, how: &str, numbers: &[String]) -> Sender {
         let process = told.service.processes[name].as_i64().expect("it is in a namespace");
         let uplink = told.service.uplink();
         Sender::spawn(within(process).args([how, &uplink]).args(numbers))

@@ -7,7 +7,7 @@
 //! (`FALAJ_REST`, in seconds). So the day has about as many packets as an hour of real time.
 
 use super::overload::Resident;
-use super::scene::{Footprint, Random, Sender, Told, number, number_of, until};
+use super::scene::{Footprint, LoggedService, Random, Sender, number, number_of, until};
 use crate::service::THREE;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ pub(crate) fn long() -> Duration {
 }
 
 /// Returns the time of the last sample in ns, and the adapters' counts at that time.
-fn look(told: &Told) -> (u64, Vec<Value>) {
+fn look(told: &LoggedService) -> (u64, Vec<Value>) {
     let sample = told.service.get("/v1/adapters").json();
     (number(&sample["at_ns"]), sample["adapters"].as_array().expect("adapters").clone())
 }
 
 pub(crate) fn everything() {
     let rest = number_of("FALAJ_REST").map(Duration::from_secs);
-    let told = Told::start_by("soak", THREE, |command| {
+    let told = LoggedService::start_by("soak", THREE, |command| {
         // Ten samples per second would be too many for a day.
         if rest.is_some() {
             command.env_remove("WATCHDOG_USEC");
@@ -120,7 +120,7 @@ pub(crate) fn everything() {
 
 /// Causes everything that may occur later, so that the memory for it is allocated before the first
 /// sample.
-fn everything_at_once(told: &Told, long: Duration) {
+fn everything_at_once(told: &LoggedService, long: Duration) {
     let answer = told.service.patch("/v1/adapters/wild", &json!({ "queue": "79p" }));
     assert_eq!(answer.status, 200, "{}", answer.body);
     let _all: Vec<Sender> = ["greedy", "wild"]
@@ -138,7 +138,7 @@ fn everything_at_once(told: &Told, long: Duration) {
 
 /// Asserts that an overloaded link sends at its configured rate, up to one packet at either end of
 /// a window.
-fn rate_is_the_links(told: &Told) {
+fn rate_is_the_links(told: &LoggedService) {
     const RATE: f64 = 20e6;
     told.read_again(THREE);
     until("the file as it is now", || told.rate("calm") == 10_000_000);

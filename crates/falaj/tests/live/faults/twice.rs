@@ -1,7 +1,7 @@
 //! Two processes for one resource: the second one is refused with a reason, and the first one is
 //! not affected.
 
-use super::scene::{Footprint, Link, Sender, Told, scenario, until};
+use super::scene::{Footprint, Link, LoggedService, Sender, scenario, until};
 use crate::common::{Ran, program};
 use crate::host::Host;
 use crate::netlink;
@@ -22,7 +22,7 @@ pub(crate) fn interface() {
         });
     let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\nqueue = \"50p\"\n";
-    let told = Told::start("twice", text, &[]);
+    let told = LoggedService::start("twice", text, &[]);
     let sender = Sender::from(hosts[0].pid(), "10.9.0.2:9");
     told.passes("only");
     let held = Footprint::of(told.id());
@@ -88,7 +88,7 @@ pub(crate) fn socket_and_namespace() {
         &format!("\"tap:{}\"\nweight = 2", there.id()),
         1,
     );
-    let told = Told::start("space", &text, &[]);
+    let told = LoggedService::start("space", &text, &[]);
     let held = Footprint::of(told.id());
     let other = scenario("space-other.toml", &text);
     let ran: Ran = program(&["serve", &other]).output().expect("it starts").into();

@@ -1,6 +1,6 @@
 //! A new process takes over a service.
 
-use super::scene::{Sender, Told, until};
+use super::scene::{LoggedService, Sender, until};
 use crate::common::{Ran, program, signal};
 use crate::service::{THREE, within};
 use crate::storm::packet_socket;
@@ -75,26 +75,26 @@ pub(crate) fn probe(words: &[&str]) {
 }
 
 /// Returns the command that takes over a service.
-fn upgrade(told: &Told) -> Command {
+fn upgrade(told: &LoggedService) -> Command {
     let file = told.service.file.to_str().expect("UTF-8");
     let control = told.service.api.with_extension("sock");
     program(&["serve", file, "--control", control.to_str().expect("UTF-8"), "--upgrade"])
 }
 
 /// Starts a service with this uplink and these two adapters.
-fn service_of([uplink, a, b]: [&str; 3]) -> Told {
+fn service_of([uplink, a, b]: [&str; 3]) -> LoggedService {
     let text = format!(
         "[link.l]\nrate = \"2mbit\"\ndelay = \"50ms\"\nuplink = \"{uplink}\"\n\
          scheduler = {{ kind = \"wf2q+\" }}\n\
          [link.l.flow.a]\nadapter = \"{a}\"\nweight = 2\nqueue = \"1000p\"\n\
          [link.l.flow.b]\nadapter = \"{b}\"\nweight = 1\nqueue = \"1000p\"\n"
     );
-    Told::start("upgrade", &text, &[])
+    LoggedService::start("upgrade", &text, &[])
 }
 
 /// Returns the process that keeps the namespace of an adapter, or of the uplink, whose name is
 /// empty.
-fn keeper(told: &Told, name: &str) -> u32 {
+fn keeper(told: &LoggedService, name: &str) -> u32 {
     let processes = &told.service.get("/v1").json()["processes"];
     let process = processes[name].as_u64().expect("it is in a namespace");
     u32::try_from(process).expect("the number of a process")
@@ -123,7 +123,7 @@ pub(crate) fn loses_nothing() {
 
 /// Upgrades repeatedly while more frames are sent than the link's rate allows: every frame arrives,
 /// in order.
-fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
+fn upgrades(mut told: LoggedService, [uplink, a, b]: [u32; 3]) {
     let receiver = within(uplink.into())
         .args(["--upgrade", "take"])
         .stdout(Stdio::piped())
@@ -161,7 +161,7 @@ fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
 
 /// Signals the service to start the program again; the new process takes over. Returns the new
 /// process's ID.
-fn by_a_signal(mut told: Told) -> (Told, u32) {
+fn by_a_signal(mut told: LoggedService) -> (LoggedService, u32) {
     let before = told.said().matches("went on from").count();
     signal("USR2", told.id());
     let ended = told.service.child.wait().expect("it ends");
@@ -187,7 +187,7 @@ pub(crate) fn refused() {
     let lines = THREE.lines().filter(|line| !line.starts_with("requires"));
     let text =
         lines.collect::<Vec<_>>().join("\n").replace(wild, &format!("{wild}\nmask = \"src\""));
-    let told = Told::start("not-upgraded", &text, &[]);
+    let told = LoggedService::start("not-upgraded", &text, &[]);
     let sender = Sender::calm(&told, "calm");
     told.passes("calm");
     let ran: Ran = upgrade(&told).output().expect("it starts").into();

@@ -1,7 +1,7 @@
 //! Throughput and delay over time in the first replication, in the file format of Flent. The series
 //! have the names that Flent's test `rrul_be_nflows` uses.
 
-use super::{Fate, Runs};
+use super::{RecordOutcome, Runs};
 use anyhow::Result;
 use falaj_sched::units::time::Span;
 use flate2::Compression;
@@ -51,7 +51,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     let mut all: Vec<Vec<Option<FlowSeries>>> =
         names.iter().map(|flows| flows.iter().map(|_| None).collect()).collect();
     runs.each(0, |packet| {
-        let Fate::Sent { end, .. } = packet.fate else { return };
+        let RecordOutcome::Sent { end, .. } = packet.fate else { return };
         let (pipe, flow) = (packet.pipe.0 as usize, packet.flow.index());
         let name = &names[pipe][flow];
         let series = all[pipe][flow].get_or_insert_with(|| FlowSeries {

@@ -2,7 +2,7 @@
 //! of the warm-up are not counted.
 
 use super::table::{ColumnValues, PendingRows, TableWriter};
-use super::{Form, Runs};
+use super::{FileFormat, Runs};
 use anyhow::Result;
 use falaj_sim::rows::{COLUMNS, rows};
 use falaj_sim::scenario::experiment;
@@ -10,7 +10,7 @@ use falaj_sim::simulate;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
+pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()> {
     let mut experiment = experiment(runs.scenario, runs.duration);
     experiment.warm_up = runs.warm_up;
     let text = || ColumnValues::Text(Vec::new());

@@ -49,18 +49,22 @@ pub(crate) struct Exports {
 
 /// A file format, chosen by the extension of the file's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum FileFormat {
     Csv,
     Parquet,
     Pcapng,
 }
 
-fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
-    let known = [("csv", Form::Csv), ("parquet", Form::Parquet), ("pcapng", Form::Pcapng)];
+fn form(path: &Path, allowed: &[FileFormat], option: &str) -> Result<FileFormat> {
+    let known = [
+        ("csv", FileFormat::Csv),
+        ("parquet", FileFormat::Parquet),
+        ("pcapng", FileFormat::Pcapng),
+    ];
     let end = path.extension().and_then(|end| end.to_str()).unwrap_or("").to_lowercase();
     let all = known.iter().filter(|(_, form)| allowed.contains(form));
     match all.clone().find(|(name, _)| *name == end) {
-        Some((_, Form::Parquet)) if !cfg!(feature = "parquet") => {
+        Some((_, FileFormat::Parquet)) if !cfg!(feature = "parquet") => {
             bail!("{option} {}: falaj was built without `parquet`; write `*.csv`", path.display())
         }
         Some((_, form)) => Ok(*form),
@@ -90,10 +94,10 @@ impl Exports {
     /// Checks file names and directories before a long simulation.
     pub(crate) fn check(&self) -> Result<()> {
         for path in &self.packets {
-            form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")?;
+            form(path, &[FileFormat::Csv, FileFormat::Parquet, FileFormat::Pcapng], "--packets")?;
         }
         for path in &self.flows {
-            form(path, &[Form::Csv, Form::Parquet], "--flows")?;
+            form(path, &[FileFormat::Csv, FileFormat::Parquet], "--flows")?;
         }
         let named = [&self.packets[..], &self.flows].concat();
         let all = named.iter().chain(&self.trace).chain(&self.flent);
@@ -121,8 +125,12 @@ impl Exports {
             Ok::<(), anyhow::Error>(())
         };
         for path in &self.packets {
-            let done = match form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")? {
-                Form::Pcapng => falaj_terminal::file::text(file)
+            let done = match form(
+                path,
+                &[FileFormat::Csv, FileFormat::Parquet, FileFormat::Pcapng],
+                "--packets",
+            )? {
+                FileFormat::Pcapng => falaj_terminal::file::text(file)
                     .and_then(|(_, text)| pcapng::write(path, &runs, &text)),
                 form => packets::write(path, form, &runs),
             };
@@ -131,7 +139,11 @@ impl Exports {
         for path in &self.flows {
             wrote(
                 path,
-                flows::write(path, form(path, &[Form::Csv, Form::Parquet], "--flows")?, &runs),
+                flows::write(
+                    path,
+                    form(path, &[FileFormat::Csv, FileFormat::Parquet], "--flows")?,
+                    &runs,
+                ),
             )?;
         }
         if let Some(path) = &self.trace {
@@ -152,10 +164,10 @@ struct PacketRecord {
     bytes: u32,
     /// Arrival of the last bit.
     arrival: Time,
-    fate: Fate,
+    fate: RecordOutcome,
 }
 
-enum Fate {
+enum RecordOutcome {
     Sent { start: Time, end: Time, due: Time },
     Lost { why: falaj_engine::DropReason },
 }
@@ -164,14 +176,20 @@ impl PacketRecord {
     fn of(event: PacketEnd<'_>) -> PacketRecord {
         match event {
             PacketEnd::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
-                PacketRecord { pipe, flow, bytes, arrival, fate: Fate::Sent { start, end, due } }
+                PacketRecord {
+                    pipe,
+                    flow,
+                    bytes,
+                    arrival,
+                    fate: RecordOutcome::Sent { start, end, due },
+                }
             }
             PacketEnd::Lost(&Loss { dropped, .. }) => PacketRecord {
                 pipe: dropped.pipe,
                 flow: dropped.flow,
                 bytes: dropped.bytes,
                 arrival: dropped.arrival,
-                fate: Fate::Lost { why: dropped.why },
+                fate: RecordOutcome::Lost { why: dropped.why },
             },
         }
     }
@@ -179,8 +197,8 @@ impl PacketRecord {
     /// The word for tables: `sent`, or the reason for the drop.
     fn fate(&self) -> &'static str {
         match self.fate {
-            Fate::Sent { .. } => "sent",
-            Fate::Lost { why } => falaj_traffic::capture::word(why),
+            RecordOutcome::Sent { .. } => "sent",
+            RecordOutcome::Lost { why } => falaj_traffic::capture::word(why),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A table with one row for each packet of all replications.
 
 use super::table::{ColumnValues, TableWriter};
-use super::{Fate, Form, PacketRecord, Runs};
+use super::{FileFormat, PacketRecord, RecordOutcome, Runs};
 use anyhow::Result;
 use falaj_sched::units::time::Time;
 use std::path::Path;
 
-pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
+pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()> {
     let whole = || ColumnValues::Whole(Vec::new());
     let text = || ColumnValues::Text(Vec::new());
     let columns = vec![
@@ -47,8 +47,8 @@ fn line(
 ) {
     let ns = |at: Time| i64::try_from(at.0).ok();
     let (start, end, due) = match packet.fate {
-        Fate::Sent { start, end, due } => (ns(start), ns(end), ns(due)),
-        Fate::Lost { .. } => (None, None, None),
+        RecordOutcome::Sent { start, end, due } => (ns(start), ns(end), ns(due)),
+        RecordOutcome::Lost { .. } => (None, None, None),
     };
     let arrival = ns(packet.arrival);
     let delay = end.zip(arrival).map(|(end, arrival)| end - arrival);

@@ -2,7 +2,7 @@
 //! queueing delay. For a scenario without rules, `falaj sim --replay` makes the same decisions
 //! about the packets.
 
-use super::{Fate, PacketRecord, Runs};
+use super::{PacketRecord, RecordOutcome, Runs};
 use anyhow::{Context, Result, ensure};
 use falaj_scenario::{Source, Towards};
 use falaj_sim::headers;
@@ -38,8 +38,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
         let length = accounts.to_ip(packet.bytes);
         headers_of(runs, packet, length, &mut frame)?;
         let verdict = match packet.fate {
-            Fate::Sent { start, end, due } => Verdict::Sent { start, end, due },
-            Fate::Lost { why } => Verdict::Dropped(why),
+            RecordOutcome::Sent { start, end, due } => Verdict::Sent { start, end, due },
+            RecordOutcome::Lost { why } => Verdict::Dropped(why),
         };
         let taken = Taken {
             number: number as u64,

@@ -1,6 +1,6 @@
 //! Writes tables as files.
 
-use super::Form;
+use super::FileFormat;
 use anyhow::Result;
 use std::fs::File;
 use std::io::BufWriter;
@@ -48,11 +48,11 @@ const LINES: usize = 65_536;
 
 /// A table file being written.
 pub(super) struct TableWriter {
-    to: To,
+    to: TableSink,
     pub(super) columns: PendingRows,
 }
 
-enum To {
+enum TableSink {
     Csv(Box<csv::Writer<BufWriter<File>>>),
     #[cfg(feature = "parquet")]
     Parquet(Box<parquet::File>),
@@ -60,15 +60,17 @@ enum To {
 
 impl TableWriter {
     /// Creates the file with these columns, which are empty.
-    pub(super) fn new(path: &Path, form: Form, columns: PendingRows) -> Result<TableWriter> {
+    pub(super) fn new(path: &Path, form: FileFormat, columns: PendingRows) -> Result<TableWriter> {
         let file = BufWriter::new(File::create(path)?);
         let to = match form {
             #[cfg(feature = "parquet")]
-            Form::Parquet => To::Parquet(Box::new(parquet::File::new(file, &columns)?)),
+            FileFormat::Parquet => {
+                TableSink::Parquet(Box::new(parquet::File::new(file, &columns)?))
+            }
             _ => {
                 let mut csv = csv::Writer::from_writer(file);
                 csv.write_record(columns.iter().map(|(name, _)| name))?;
-                To::Csv(Box::new(csv))
+                TableSink::Csv(Box::new(csv))
             }
         };
         Ok(TableWriter { to, columns })
@@ -83,13 +85,13 @@ impl TableWriter {
         let columns: Vec<ColumnValues> =
             self.columns.iter_mut().map(|(_, values)| values.taken()).collect();
         match &mut self.to {
-            To::Csv(csv) => {
+            TableSink::Csv(csv) => {
                 for n in 0..columns[0].len() {
                     csv.write_record(columns.iter().map(|column| column.text(n)))?;
                 }
             }
             #[cfg(feature = "parquet")]
-            To::Parquet(parquet) => parquet.write(&columns)?,
+            TableSink::Parquet(parquet) => parquet.write(&columns)?,
         }
         Ok(())
     }
@@ -98,9 +100,9 @@ impl TableWriter {
     pub(super) fn finish(mut self) -> Result<()> {
         self.write()?;
         match self.to {
-            To::Csv(mut csv) => csv.flush()?,
+            TableSink::Csv(mut csv) => csv.flush()?,
             #[cfg(feature = "parquet")]
-            To::Parquet(parquet) => parquet.finish()?,
+            TableSink::Parquet(parquet) => parquet.finish()?,
         }
         Ok(())
     }

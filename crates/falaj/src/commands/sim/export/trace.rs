@@ -1,7 +1,7 @@
 //! Link occupancy and backlogs in the first replication, as Chrome trace events, which Perfetto and
 //! `chrome://tracing` open.
 
-use super::{Fate, Runs};
+use super::{RecordOutcome, Runs};
 use anyhow::Result;
 use serde_json::json;
 use std::fs::File;
@@ -45,7 +45,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
         let name = names[pipe][flow].own.as_str();
         let (pid, bytes) = (pipe + 1, i64::from(packet.bytes));
         let event = match packet.fate {
-            Fate::Sent { start, end, .. } => {
+            RecordOutcome::Sent { start, end, .. } => {
                 steps[pipe][flow].push((packet.arrival.0, bytes));
                 steps[pipe][flow].push((end.0, -bytes));
                 let delay = micros(end.0 - packet.arrival.0);
@@ -55,7 +55,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
                     "args": { "bytes": bytes, "delay_us": delay },
                 })
             }
-            Fate::Lost { .. } => json!({
+            RecordOutcome::Lost { .. } => json!({
                 "ph": "i", "s": "p", "name": format!("{name}: {}", packet.fate()), "pid": pid,
                 "tid": 1,
                 "ts": micros(packet.arrival.0), "args": { "bytes": bytes },

@@ -13,7 +13,7 @@ use falaj_sim::packet_window::PacketWindow;
 use falaj_sim::scenario::experiment;
 use falaj_sim::time_bins::TimeBins;
 use falaj_sim::{Study, simulate_watched};
-use series::{Material, PARTS};
+use series::{PARTS, PictureInput};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -47,7 +47,7 @@ pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Spa
     });
     simulate_watched(&experiment, seed, &stop, &mut all).map_err(|(_, refused)| refused)?;
     let plan = falaj_plan::plan(scenario)?;
-    let material = Material {
+    let material = PictureInput {
         study,
         bins: &bins,
         windows: &windows,

@@ -33,7 +33,7 @@ pub(super) const SHARES: [f64; 15] =
     [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
 /// A direction of a link, and its flows that are shown: those with the most offered bytes.
-pub(super) struct Shown {
+pub(super) struct ShownDirection {
     pub(super) name: String,
     pub(super) link: usize,
     pub(super) towards: Towards,
@@ -52,7 +52,7 @@ pub(super) struct ShownFlow {
     number: usize,
 }
 
-impl Shown {
+impl ShownDirection {
     fn title(&self) -> String {
         match self.others {
             0 => self.name.clone(),
@@ -66,20 +66,20 @@ impl Shown {
 }
 
 /// Input of the pictures.
-pub(super) struct Material<'a> {
+pub(super) struct PictureInput<'a> {
     pub(super) study: &'a Study,
     pub(super) bins: &'a TimeBins,
     pub(super) windows: &'a [PacketWindow],
     pub(super) plan: &'a [Way<'a>],
-    pub(super) shown: &'a [Shown],
+    pub(super) shown: &'a [ShownDirection],
     pub(super) duration: Span,
     /// Part of the run that the results exclude.
     pub(super) warm_up: Span,
 }
 
 /// Returns the directions that received packets.
-pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<Shown> {
-    let mut all: Vec<Shown> = Vec::new();
+pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<ShownDirection> {
+    let mut all: Vec<ShownDirection> = Vec::new();
     let offered = |pipe, flow: usize| study.flow(pipe, FlowId(flow as u32)).counters.offered_bytes;
     for (l, towards, flow) in all_flows(scenario) {
         let (link, pipe) = (&scenario.links[l], pipe_of(l, towards));
@@ -89,7 +89,7 @@ pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<Shown> {
         if all.last().is_none_or(|last| last.pipe != pipe) {
             let way = if towards == Towards::Up { "up" } else { "down" };
             let name = format!("{} {way}", link.name);
-            all.push(Shown { name, link: l, towards, pipe, flows: Vec::new(), others: 0 });
+            all.push(ShownDirection { name, link: l, towards, pipe, flows: Vec::new(), others: 0 });
         }
         if let Some(last) = all.last_mut() {
             let name = link.direction(towards).flows[flow].name.clone();
@@ -120,24 +120,24 @@ struct Clock {
     whole: f64,
 }
 
-impl Material<'_> {
+impl PictureInput<'_> {
     fn clock(&self) -> Clock {
         let (one, name) = unit(self.duration.0 as f64, &TIME);
         Clock { one, name, whole: self.duration.0 as f64 / one }
     }
 
-    fn of(&self, shown: &Shown, flow: &ShownFlow) -> Option<&time_bins::FlowBins> {
+    fn of(&self, shown: &ShownDirection, flow: &ShownFlow) -> Option<&time_bins::FlowBins> {
         self.bins.flow(shown.pipe, FlowId(flow.flow as u32))
     }
 
     /// Returns a sheet with a panel for each direction, over the time of the run.
-    fn over_time(&self, y: impl Fn(&Shown) -> (Axis, Vec<ChartLine>)) -> Sheet {
+    fn over_time(&self, y: impl Fn(&ShownDirection) -> (Axis, Vec<ChartLine>)) -> Sheet {
         let clock = self.clock();
         let warm_up = self.warm_up.0 as f64 / clock.one;
-        let chart = |shown: &Shown| {
+        let chart = |shown: &ShownDirection| {
             let (y, lines) = y(shown);
             let places = if warm_up > 0.0 {
-                vec![(warm_up, "counted from here".to_owned())]
+                vec![(warm_up, "end of warm-up".to_owned())]
             } else {
                 Vec::new()
             };
@@ -262,14 +262,14 @@ impl Material<'_> {
             }
             let lines = vec![
                 steps("rates of flows with packets", 0, raw),
-                steps("rates of backlogged flows over their guaranteed rates", 1, fair),
+                steps("rates of backlogged flows, divided by their guaranteed rates", 1, fair),
             ];
             (Axis::linear("Jain's index", 0.0, 1.1), lines)
         })
     }
 
     /// Returns the guaranteed rate of each flow, in bit/s.
-    fn guaranteed(&self, shown: &Shown) -> Vec<Option<f64>> {
+    fn guaranteed(&self, shown: &ShownDirection) -> Vec<Option<f64>> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
         let rate = |flow: &falaj_plan::bounds::Outlook| {
             flow.guarantee
@@ -284,7 +284,7 @@ impl Material<'_> {
     /// Returns the distribution of delays: the share of packets delayed by at most each delay; or,
     /// if `longer`, the share delayed longer, on a logarithmic axis.
     pub(super) fn delays(&self, longer: bool) -> Sheet {
-        let chart = |shown: &Shown| {
+        let chart = |shown: &ShownDirection| {
             let of = |f: &ShownFlow| self.study.flow(shown.pipe, FlowId(f.flow as u32));
             let longest =
                 shown.flows.iter().filter_map(|f| of(f).delay.max()).max().unwrap_or_default();
@@ -379,7 +379,7 @@ impl Material<'_> {
         Sheet { panel: (700, 430), columns: if charts.len() > 1 { 2 } else { 1 }, charts }
     }
 
-    fn cumulative_of(&self, shown: &Shown) -> Vec<Chart> {
+    fn cumulative_of(&self, shown: &ShownDirection) -> Vec<Chart> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
         let chart = |f: &ShownFlow| {
             let ours = |e: &&PacketWindow| (e.pipe, e.flow.index()) == (shown.pipe, f.flow);
@@ -465,7 +465,7 @@ impl Material<'_> {
 
     /// Returns the occupancy of each link around the longest delay of its flows.
     pub(super) fn timeline(&self) -> Vec<Lanes> {
-        let of = |shown: &Shown| {
+        let of = |shown: &ShownDirection| {
             let ours = self.windows.iter().filter(|e| e.pipe == shown.pipe && !e.sent.is_empty());
             let window = ours.max_by_key(|e| e.longest.delay())?;
             let mut flows: Vec<usize> = window.sent.iter().map(|emit| emit.flow.index()).collect();
@@ -510,7 +510,7 @@ impl Material<'_> {
 
     /// Returns the reasons for losses, in all replications.
     pub(super) fn drops(&self) -> Bars<'static> {
-        let row = |shown: &Shown, f: &ShownFlow| {
+        let row = |shown: &ShownDirection, f: &ShownFlow| {
             let (name, c) = (&f.name, &self.study.flow(shown.pipe, FlowId(f.flow as u32)).counters);
             let reasons = [
                 c.dropped_full,
