@@ -9,6 +9,7 @@
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
 };
+use crate::reproduce::predicted::{T_999, predicted};
 use crate::reproduce::verdict::{self, Allowed, JudgedRow, RowVerdict, Statement, number};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_terminal::{progress, text};
@@ -95,30 +96,14 @@ pub(super) fn scenario(published: &PublishedTables, no: usize) -> Result<String>
     Ok(scenario_text(&title, &row.links(), LinkServer::PacketWise, PUBLISHED, EFFORT))
 }
 
-/// Half of the unit to which published values are rounded, in us.
+/// Half of the unit to which published rates are rounded, in Mbit/s.
+const ROUNDED_MBIT: f64 = 0.005;
+/// Half of the unit to which published delays are rounded, in us.
 const ROUNDED_US: f64 = 0.5;
 
-/// The tolerance of an output rate in Mbit/s, and its source.
-fn out_tolerance(ours: &Ours, published: f64) -> (f64, &'static str) {
-    if ours.saturated() {
-        (0.001 * published, "a saturated rate: 0.1 %, chosen")
-    } else {
-        (0.0035 * published, "three standard errors of 30 s of Poisson packets at 100 Mbit/s")
-    }
-}
+/// The source of tolerances of rates and means.
+const PREDICTED: &str = "99.9 % of single runs of 30 s like ours, and half of each printed unit";
 
-fn phase_wise_tolerance(ours: &Ours) -> f64 {
-    ROUNDED_US + 3.0 * ours.avg.standard_error.unwrap_or(0.0)
-}
-
-/// The tolerance of a packet-wise mean delay in us.
-fn packet_wise_tolerance(published: f64) -> f64 {
-    f64::max(1.1, 0.015 * published)
-}
-
-const PACKET_WISE: &str =
-    "1.1 us or 1.5 %, chosen: rules that the paper leaves open change it by less";
-const PHASE_WISE: &str = "half of the printed unit, and three standard errors of ours";
 const BOUND: &str = "ours: the bound (1'') for both, not a comparison";
 const BOUND_PHASE: &str = "ours: the bound (1') for both, not a comparison";
 const BOUNDS: &str = "ours: both bounds, not a comparison";
@@ -159,26 +144,33 @@ fn cells_of(
     };
     // If there is no bound, the comparison with NaN fails.
     let bound = |ours: &Ours| ours.bound.unwrap_or(f64::NAN);
-
-    for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
-        let (published, avg, max) = (columns.out[link], columns.avg[link], columns.max[link]);
-        let (tolerance, source) = out_tolerance(ours, published);
-        push(table, "out", Allowed::near(published, tolerance), ours.out.mean, source);
-        let tolerance = packet_wise_tolerance(avg);
-        push(table, "avg", Allowed::near(avg, tolerance), ours.avg.mean, PACKET_WISE);
-        let allowed = Allowed::most(bound(ours)).bound().printed(max, ROUNDED_US);
-        push(table, "max", allowed, ours.max, BOUND);
-    }
-
+    // Each published value is a sum or a difference of `printed` numbers.
+    let mut means = |table, published: [f64; 2], printed: f64, runs: &[[f64; 2]]| {
+        for (n, quantity) in ["out", "avg"].into_iter().enumerate() {
+            let (mean, by_chance) =
+                predicted(&runs.iter().map(|run| run[n]).collect::<Vec<_>>(), T_999);
+            let tolerance = by_chance + printed * [ROUNDED_MBIT, ROUNDED_US][n];
+            push(table, quantity, Allowed::near(published[n], tolerance), mean, PREDICTED);
+        }
+    };
     // The phase-wise server's own table: II - IV. I - III would be the same, but III has a
     // misprint.
     let of = |minuend: &[f64], difference: &[f64]| minuend[link] - difference[link];
-    let published = of(&row.ii.out, &row.iv.out);
-    let (tolerance, source) = out_tolerance(phase, published);
-    push("phase-wise", "out", Allowed::near(published, tolerance), phase.out.mean, source);
-    let published = of(&row.ii.avg, &row.iv.avg);
-    let allowed = Allowed::near(published, phase_wise_tolerance(phase));
-    push("phase-wise", "avg", allowed, phase.avg.mean, PHASE_WISE);
+    let of_both = |columns: &PublishedColumns| [columns.out[link], columns.avg[link]];
+    let own = [of(&row.ii.out, &row.iv.out), of(&row.ii.avg, &row.iv.avg)];
+    means("I", of_both(&row.i), 1.0, &packet.runs);
+    means("II", of_both(&row.ii), 1.0, &skip.runs);
+    means("phase-wise", own, 2.0, &phase.runs);
+    // Both servers have the same arrivals.
+    for (table, columns, ours) in [("III", &row.iii, packet), ("IV", &row.iv, skip)] {
+        let both = ours.runs.iter().zip(&phase.runs);
+        let less: Vec<[f64; 2]> = both.map(|(a, b)| [a[0] - b[0], a[1] - b[1]]).collect();
+        means(table, of_both(columns), 1.0, &less);
+    }
+    for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
+        let allowed = Allowed::most(bound(ours)).bound().printed(columns.max[link], ROUNDED_US);
+        push(table, "max", allowed, ours.max, BOUND);
+    }
     let published = of(&row.ii.max, &row.iv.max);
     if all_saturated {
         let source = "all links saturated, nothing is random: half of the printed unit";
@@ -187,18 +179,7 @@ fn cells_of(
         let allowed = Allowed::most(bound(phase)).bound().printed(published, ROUNDED_US);
         push("phase-wise", "max", allowed, phase.max, BOUND_PHASE);
     }
-
-    for (table, columns, minuend, ours) in
-        [("III", &row.iii, &row.i, packet), ("IV", &row.iv, &row.ii, skip)]
-    {
-        let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
-        let source =
-            "0.1 % of both rates if saturated, else of one, as arrivals are the same: chosen";
-        let allowed = Allowed::near(columns.out[link], tolerance);
-        push(table, "out", allowed, ours.out.mean - phase.out.mean, source);
-        let tolerance = packet_wise_tolerance(minuend.avg[link]) + phase_wise_tolerance(phase);
-        let allowed = Allowed::near(columns.avg[link], tolerance);
-        push(table, "avg", allowed, ours.avg.mean - phase.avg.mean, "the sum of both tolerances");
+    for (table, columns, ours) in [("III", &row.iii, packet), ("IV", &row.iv, skip)] {
         let allowed = Allowed::within(-bound(phase), bound(ours)).bound();
         let allowed = allowed.printed(columns.max[link], 2.0 * ROUNDED_US);
         push(table, "max", allowed, ours.max - phase.max, BOUNDS);
