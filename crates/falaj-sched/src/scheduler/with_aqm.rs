@@ -292,9 +292,9 @@ impl Succession for WithAqm {
         for (q, kept) in self.queues.iter_mut().enumerate() {
             kept.draws = Draws::new(mix(seed), q as u64);
         }
-        // Disciplines key their draws by the number of a flow too: the seed is mixed, so that the
-        // streams differ.
-        self.station.seed(mix(seed));
+        // Disciplines key their draws by the number of a flow too: the seed is mixed once more, so
+        // that the streams differ.
+        self.station.seed(mix(mix(seed)));
     }
 }
 
