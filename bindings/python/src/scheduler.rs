@@ -184,7 +184,7 @@ impl Library for Class {
     }
 
     fn traits(&self) -> Traits {
-        Traits { work_conserving: self.work_conserving, sees_arrivals: true, succeeds: false }
+        Traits { work_conserving: self.work_conserving, sees_arrivals: true, can_migrate: false }
     }
 
     fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError> {

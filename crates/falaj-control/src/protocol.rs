@@ -172,7 +172,7 @@ pub struct LinksReport {
 pub struct Elsewhere {
     /// Number of packets.
     pub count: u64,
-    /// The reason for the loss, as in `packets found no memory`.
+    /// The reason for the loss, as in `packets were dropped for lack of memory`.
     pub what: String,
 }
 

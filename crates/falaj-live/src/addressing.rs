@@ -57,7 +57,9 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     for (i, source) in scenario.traffic.iter().enumerate() {
         let direction = scenario.links[source.link].direction(source.towards);
         if source.sources > 1 {
-            let why = "`sources` of many addresses are simulated only; leave it out".to_owned();
+            let why = "`sources` with many addresses works only in simulation (`falaj sim`); \
+                       leave it out"
+                .to_owned();
             return Err(Unreachable { source: source.name.clone(), why });
         }
         let traffic = traffic(source)?;
@@ -156,7 +158,7 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     let fault = match (key.src.zip(key.dst), key.ports) {
         _ if key.protocol != Some(Protocol::UDP) => "another protocol than UDP",
         (Some((src, dst)), _) if !is_of(from, src) || !is_of(to, dst) => {
-            "an address that is none of the ends'"
+            "an address that does not belong to its end"
         }
         (Some((src, dst)), Some((sport, dport))) => {
             let ends = (SocketAddr::new(src, sport), SocketAddr::new(dst, dport));
@@ -171,8 +173,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     Err(Unreachable {
         source: source.name.clone(),
         why: format!(
-            "its `headers` have {fault}; live datagrams are UDP from {} ({}) to {} ({}), with \
-             ports and `dscp` of its own: `falaj sim` has the others",
+            "its `headers` have {fault}; live datagrams are UDP from {} ({}) to {} ({}), and \
+             only ports and `dscp` may be chosen; `falaj sim` can send the others",
             from.address(),
             from.address6(),
             to.address(),
@@ -221,7 +223,7 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
             source: source.name.clone(),
             why: format!(
                 "packets of {smallest} B have no room for the {HEADER} B by which a live sender \
-                 marks its datagrams; `falaj sim` takes them"
+                 marks its datagrams; `falaj sim` can send them"
             ),
         })
 }
@@ -297,11 +299,9 @@ fn addresses(
     let why = if rules.is_empty() {
         format!("{ends} {put}")
     } else {
-        let led = format!(
-            "the rules lead {ends} through link `{}` alone, for sure, where it {put}",
-            link.name
-        );
-        format!("{led}; leave `link` and `flow` out, and the rules decide")
+        let by_rules =
+            format!("by the rules, {ends} always passes link `{}` alone and {put}", link.name);
+        format!("{by_rules}; leave out `link` and `flow`, so that the rules decide")
     };
     Err(Unreachable { source: source.name.clone(), why })
 }

@@ -146,7 +146,7 @@ impl SetupStep {
             SetupStep::UserNamespace => "cannot make a user namespace",
             SetupStep::UserMap => "cannot map your user into a user namespace",
             SetupStep::Namespaces => "cannot make network, process and mount namespaces",
-            SetupStep::Signals => "cannot take charge of signals",
+            SetupStep::Signals => "cannot set up the handling of signals",
             SetupStep::Netlink => "cannot open a netlink socket",
             SetupStep::Loopback => "cannot bring the loopback interface up",
             SetupStep::OpenTun => "cannot open /dev/net/tun",
@@ -170,15 +170,15 @@ impl SetupStep {
             SetupStep::XdpRings => "cannot set up the AF_XDP socket",
             SetupStep::BindXdp => "cannot bind the AF_XDP socket to the interface",
             SetupStep::XdpQueues => {
-                "the interface has several receive queues, and an AF_XDP socket is for one"
+                "the interface has several receive queues, but an AF_XDP socket serves only one"
             }
             SetupStep::XdpMtu => {
-                "the interface's mtu is larger than the frames of an AF_XDP socket"
+                "the interface's MTU is too large for the frames of an AF_XDP socket"
             }
             SetupStep::CreateBridge => "cannot make a kernel bridge",
             SetupStep::Claim => "cannot reserve the interface for this link",
             SetupStep::Program => "cannot start the program again",
-            SetupStep::HostPort => "cannot listen for a port of the host",
+            SetupStep::HostPort => "cannot make a port of the host available",
             SetupStep::FirewallQueue => "cannot use a queue of the firewall",
             SetupStep::FirewallRules => "cannot add rules to the firewall",
             SetupStep::XdpUnits => {
@@ -213,7 +213,7 @@ impl Error {
             SetupStep::OneThread => Some("start the sandbox before the first thread".into()),
             SetupStep::OpenTun => tun_hint(errno),
             SetupStep::CreateTap if errno == Errno::EPERM => {
-                Some("the network namespace is not yours to configure: run as root".into())
+                Some("you may not configure this network namespace: run as root".into())
             }
             SetupStep::CreateVeth if errno == Errno::EOPNOTSUPP => Some(
                 "the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into(),
@@ -237,7 +237,7 @@ impl Error {
                     Some("write a name under /run/netns, or the number of a process".into())
                 }
                 Errno::EPERM | Errno::EACCES => {
-                    Some("the namespace is not yours to enter: run as root".into())
+                    Some("you may not enter this namespace: run as root".into())
                 }
                 _ => None,
             },
@@ -256,7 +256,7 @@ impl Error {
                 "the kernel needs nftables of Linux 5.12, and nft_queue: modprobe nft_queue".into(),
             ),
             SetupStep::FindInterface if errno == Errno::ENODEV => {
-                Some("`ip link` lists the interfaces there".into())
+                Some("`ip link` lists the interfaces of that namespace".into())
             }
             SetupStep::TokenBucket if errno == Errno::ENOENT => {
                 Some("the kernel has no token bucket: CONFIG_NET_SCH_TBF".into())
@@ -289,14 +289,15 @@ impl Error {
                 Some("the helper process that opens ports has ended: restart falaj".into())
             }
             SetupStep::Claim if errno == Errno::EBUSY => Some(
-                "another falaj forwards there: `falaj show` finds it; end that one first".into(),
+                "another falaj process forwards at this interface: `falaj show` lists it; stop it first"
+                    .into(),
             ),
             SetupStep::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
             SetupStep::XdpMtu => {
                 Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU))
             }
             SetupStep::XdpUnits => Some(
-                "the interface's mtu, or its peer's, may be too large for that; 1500 B is small enough"
+                "the MTU of the interface or of its peer may be too large; 1500 B is small enough"
                     .into(),
             ),
             _ => None,
@@ -335,12 +336,12 @@ fn tun_hint(errno: Errno) -> Option<String> {
                 Ok(file) => {
                     format!("/dev/net/tun is mode {:04o} and you are {who}", file.mode() & 0o7777)
                 }
-                Err(_) => format!("/dev/net/tun is closed to you ({who})"),
+                Err(_) => format!("you may not open /dev/net/tun ({who})"),
             };
             Some(format!("{mode}: chmod 666 /dev/net/tun, or run as root"))
         }
         Errno::EPERM => Some(
-            "the device is forbidden here, as in containers: docker run --device /dev/net/tun"
+            "opening the device is forbidden here, as in containers: docker run --device /dev/net/tun"
                 .into(),
         ),
         Errno::ENOENT => Some(

@@ -36,11 +36,15 @@ pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     let network = InterfaceGraph::read(&[None, a.namespace.as_deref(), b.namespace.as_deref()]);
     let [from, to] = [network.find(a)?, network.find(b)?];
     if from == to {
-        return Some(format!("{a} is one interface: a link has two ends"));
+        return Some(format!(
+            "both ends are the interface {a}: a link needs two different interfaces"
+        ));
     }
     for (end, name) in [(from, a), (to, b)] {
         if network[end].kind == InterfaceKind::Loopback {
-            return Some(format!("{name} returns each frame that is sent there: it joins nothing"));
+            return Some(format!(
+                "{name} is a loopback interface and returns each frame: it cannot be an end of a link"
+            ));
         }
     }
     let way = network.way(from, to).or_else(|| network.way(to, from))?;

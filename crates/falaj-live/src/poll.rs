@@ -26,8 +26,8 @@ impl PollSet {
     }
 
     /// Sets whether this descriptor is polled for reading, and for room to write.
-    pub(crate) fn heed(&mut self, i: usize, reading: bool, room: bool) {
-        let events = |heed: bool, what| if heed { what } else { 0 };
+    pub(crate) fn set_interest(&mut self, i: usize, reading: bool, room: bool) {
+        let events = |wanted: bool, what| if wanted { what } else { 0 };
         self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 

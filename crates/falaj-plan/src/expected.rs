@@ -232,7 +232,8 @@ impl PoissonLink<'_> {
                 (queue.mean_wait, Some(queue.loss), format!("M/{letter}/1/{most}"))
             }
             None => {
-                let wait = all.mean_wait().ok_or("more is offered than the link carries")?;
+                let wait =
+                    all.mean_wait().ok_or("the offered load is more than the link carries")?;
                 (wait, None, format!("M/{letter}/1, W0/(1-rho)"))
             }
         };
@@ -281,7 +282,7 @@ impl PoissonLink<'_> {
         };
         let mut out = vec![None; self.flows.len()];
         for ((flows, server), wait) in members.values().zip(&servers).zip(waits) {
-            let wait = wait.ok_or("more is offered than the link carries")?;
+            let wait = wait.ok_or("the offered load is more than the link carries")?;
             let several = flows.len() > 1;
             let names = flows.iter().filter(|_| several).map(|&f| self.flows[f].name.clone());
             let expected = Expected {
@@ -333,7 +334,7 @@ impl PoissonLink<'_> {
         let constant = !skips && ring.iter().all(|phase| phase.stays_empty);
         let formula = match constant {
             true => "chain of each phase, constant pauses",
-            false => "chain of each phase, pauses as if independent: a few percent off",
+            false => "chain of each phase, pauses taken as independent: an error of a few percent",
         };
         let of_flow = |(f, delay): (usize, &PhasedDelay)| {
             (!self.rates[f].is_empty()).then(|| Expected {

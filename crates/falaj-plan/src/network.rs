@@ -128,12 +128,15 @@ impl Routes {
             }
             if hop > 0 && outlook.jitter.is_some() {
                 says(format!(
-                    "link {} holds packets for the time by which they were early on the link before",
+                    "link {} holds each packet for the time by which it was early on the previous link",
                     way.link
                 ));
             }
             if outlook.many.is_some() {
-                says(format!("on link {} a mask makes many of flow {}", way.link, outlook.name));
+                says(format!(
+                    "on link {} a mask makes many queues of flow {}",
+                    way.link, outlook.name
+                ));
             }
             propagation += way.direction.pipe.delay;
             let Some((_, _, service)) = &outlook.service else {
@@ -236,7 +239,7 @@ impl Routes {
                     other.name
                 )
             }
-            (None, None) => "more may be sent than is served".to_owned(),
+            (None, None) => "the flows may send more than the links carry".to_owned(),
         })
     }
 
@@ -264,7 +267,7 @@ type Steps = Vec<(usize, usize)>;
 fn irregular(direction: &Direction) -> Option<&'static str> {
     let first = direction.pipe.impairments.all().filter_map(Impairment::irregularity).min()?;
     Some(match first {
-        Irregularity::Delay => "lets some packets be longer on their way than others",
+        Irregularity::Delay => "delays some packets longer than others",
         Irregularity::Instants => "delivers packets at its own instants",
         Irregularity::Copies => "delivers some packets twice",
     })
@@ -326,7 +329,10 @@ fn steps(
         let key: Key = source.following(&key, n);
         let passage = Passage::of(rules, &key, usize::from(source.towards == Towards::Down));
         let links = passage.sure().ok_or_else(|| {
-            format!("rules leave to chance where traffic {} goes, or drop it", source.name)
+            format!(
+                "rules choose the route of traffic {} at random, or drop its packets",
+                source.name
+            )
         })?;
         let step = |RouteStep { link, key, .. }: RouteStep| {
             let direction = scenario.links[link as usize].direction(source.towards);
@@ -450,15 +456,15 @@ mod tests {
             "it meets flows that may have shared a queue with calls, whose traffic has no known bound"
         );
         let (late, _) = why("delay = \"5ms\"", "delay = \"5ms\"\njitter = \"1ms\"", 0);
-        assert_eq!(late, "link a lets some packets be longer on their way than others");
+        assert_eq!(late, "link a delays some packets longer than others");
         let (much, _) = why("rate = \"2mbit\", burst", "rate = \"20mbit\", burst", 2);
-        assert_eq!(much, "more may be sent than is served");
+        assert_eq!(much, "the flows may send more than the links carry");
         let chance = CHAIN.replace("to = \"b\"", "to = \"b\"\nprobability = \"50%\"");
         assert!(
             self::routes(&chance)
                 .err()
                 .unwrap()
-                .contains("leave to chance where traffic files goes")
+                .contains("choose the route of traffic files at random")
         );
     }
 }

@@ -23,7 +23,7 @@ pub struct Read {
 }
 
 /// A result; the error names the place and the fault: `flows[2].path[1]: …`.
-type Said<T> = Result<T, String>;
+type SaihuResult<T> = Result<T, String>;
 
 /// Reads a network.
 ///
@@ -109,7 +109,7 @@ pub fn read(text: &str) -> Result<Read, String> {
         for (flow, most) in flows.iter().zip(&largest).filter(|(flow, _)| flow.path.contains(&n)) {
             let needed = || {
                 format!(
-                    "network.packetizer: flow {:?} needs a `max_packet_length` for that",
+                    "network.packetizer: with it, flow {:?} needs a `max_packet_length`",
                     flow.name
                 )
             };
@@ -138,19 +138,19 @@ pub fn read(text: &str) -> Result<Read, String> {
     Ok(Read { name, network: Network { servers: made, flows, lines, order }, notes })
 }
 
-fn object<'a>(of: &'a Json, at: &str) -> Said<&'a Map<String, Json>> {
+fn object<'a>(of: &'a Json, at: &str) -> SaihuResult<&'a Map<String, Json>> {
     of.as_object().ok_or_else(|| format!("{at}: an object is needed, in braces"))
 }
 
-fn list<'a>(of: &'a Json, at: &str) -> Said<&'a Vec<Json>> {
+fn list<'a>(of: &'a Json, at: &str) -> SaihuResult<&'a Vec<Json>> {
     of.as_array().ok_or_else(|| format!("{at}: a list is needed, in brackets"))
 }
 
-fn text_of<'a>(of: &'a Json, at: &str) -> Said<&'a str> {
+fn text_of<'a>(of: &'a Json, at: &str) -> SaihuResult<&'a str> {
     of.as_str().ok_or_else(|| format!("{at}: {of} is not a text in quotes"))
 }
 
-fn field<'a>(of: &'a Map<String, Json>, at: &str, key: &str) -> Said<&'a Json> {
+fn field<'a>(of: &'a Map<String, Json>, at: &str, key: &str) -> SaihuResult<&'a Json> {
     let place = if at.is_empty() { "the file".to_owned() } else { at.to_owned() };
     of.get(key).ok_or_else(|| {
         let keys: Vec<String> = of.keys().map(|key| format!("`{key}`")).collect();
@@ -158,7 +158,7 @@ fn field<'a>(of: &'a Map<String, Json>, at: &str, key: &str) -> Said<&'a Json> {
     })
 }
 
-fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> Said<Vec<usize>> {
+fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> SaihuResult<Vec<usize>> {
     let mut path = Vec::new();
     for (n, server) in list(field(of, at, "path")?, &format!("{at}.path"))?.iter().enumerate() {
         let at = format!("{at}.path[{n}]");
@@ -168,11 +168,11 @@ fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> Said<Vec<usize>> {
             format!("{at}: there is no server {name:?}; there are {}", names.join(", "))
         })?;
         if path.contains(&server) {
-            return Err(format!("{at}: {name:?} a second time; a flow passes a server once"));
+            return Err(format!("{at}: {name:?} appears twice; a flow passes a server only once"));
         }
         path.push(server);
     }
-    if path.is_empty() { Err(format!("{at}.path: it passes no server")) } else { Ok(path) }
+    if path.is_empty() { Err(format!("{at}.path: the flow passes no server")) } else { Ok(path) }
 }
 
 /// The quantity that a number measures.
@@ -193,21 +193,23 @@ struct Units<'a> {
 
 impl<'a> Units<'a> {
     /// The units inside an object: its own units if it gives some, otherwise those around it.
-    fn inside(self, of: &'a Map<String, Json>, at: &str) -> Said<Units<'a>> {
-        let unit =
-            |key: &str, kind: SaihuKind, outside: Option<&'a str>| -> Said<Option<&'a str>> {
-                match of.get(key) {
-                    None => Ok(outside),
-                    Some(unit) => {
-                        let at = format!("{at}.{key}");
-                        let unit = text_of(unit, &at)?;
-                        kind.unit(unit).ok_or_else(|| {
-                            format!("{at}: {unit:?} is not a unit; {}", kind.example())
-                        })?;
-                        Ok(Some(unit))
-                    }
+    fn inside(self, of: &'a Map<String, Json>, at: &str) -> SaihuResult<Units<'a>> {
+        let unit = |key: &str,
+                    kind: SaihuKind,
+                    outside: Option<&'a str>|
+         -> SaihuResult<Option<&'a str>> {
+            match of.get(key) {
+                None => Ok(outside),
+                Some(unit) => {
+                    let at = format!("{at}.{key}");
+                    let unit = text_of(unit, &at)?;
+                    kind.unit(unit).ok_or_else(|| {
+                        format!("{at}: {unit:?} is not a unit; {}", kind.example())
+                    })?;
+                    Ok(Some(unit))
                 }
-            };
+            }
+        };
         Ok(Units {
             time: unit("time_unit", SaihuKind::Time, self.time)?,
             data: unit("data_unit", SaihuKind::Data, self.data)?,
@@ -217,6 +219,14 @@ impl<'a> Units<'a> {
 }
 
 impl SaihuKind {
+    fn noun(self) -> &'static str {
+        match self {
+            SaihuKind::Time => "a time",
+            SaihuKind::Data => "an amount of data",
+            SaihuKind::Rate => "a rate",
+        }
+    }
+
     fn example(self) -> &'static str {
         match self {
             SaihuKind::Time => "write `us`, `ms`, `s`",
@@ -283,7 +293,7 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// Reads a number with its unit, or with the unit of its surroundings. If neither gives a unit,
     /// it is in seconds, bits, or bits per second.
-    fn number(&self, of: &Json, kind: SaihuKind, at: &str) -> Said<Exact> {
+    fn number(&self, of: &Json, kind: SaihuKind, at: &str) -> SaihuResult<Exact> {
         let (outside, base) = match kind {
             SaihuKind::Time => (self.units.time, "s"),
             SaihuKind::Data => (self.units.data, "b"),
@@ -296,7 +306,8 @@ impl Scope<'_> {
         };
         let wrong = || {
             format!(
-                "{at}: {of} is not a number of that; {}",
+                "{at}: {of} is not {}; {}",
+                kind.noun(),
                 kind.example().replace("write `", "write `1.5")
             )
         };
@@ -351,7 +362,7 @@ impl Scope<'_> {
         at: &str,
         key: &str,
         kind: SaihuKind,
-    ) -> Said<Option<Exact>> {
+    ) -> SaihuResult<Option<Exact>> {
         let given = of.get(key).or_else(|| self.defaults.get(key));
         given.map(|given| self.number(given, kind, &format!("{at}.{key}"))).transpose()
     }
@@ -363,7 +374,7 @@ impl Scope<'_> {
         at: &str,
         key: &str,
         (first, kind): (&str, SaihuKind),
-    ) -> Said<Vec<(Exact, Exact)>> {
+    ) -> SaihuResult<Vec<(Exact, Exact)>> {
         let curve = match of.get(key).or_else(|| self.defaults.get(key)) {
             Some(curve) => curve,
             None => field(of, at, key)?,
@@ -389,13 +400,15 @@ impl Scope<'_> {
         a.iter().zip(b).enumerate().map(pair).collect()
     }
 
-    fn arrivals(&self, of: &Map<String, Json>, at: &str) -> Said<Curve> {
+    fn arrivals(&self, of: &Map<String, Json>, at: &str) -> SaihuResult<Curve> {
         let buckets = self.pairs(of, at, "arrival_curve", ("bursts", SaihuKind::Data))?;
         let curves = buckets.into_iter().map(|(burst, rate)| Curve::affine(rate, burst));
-        curves.reduce(|a, b| a.min(&b)).ok_or_else(|| format!("{at}.arrival_curve: it is empty"))
+        curves
+            .reduce(|a, b| a.min(&b))
+            .ok_or_else(|| format!("{at}.arrival_curve: the list is empty"))
     }
 
-    fn service(&self, of: &Map<String, Json>, at: &str, packet: &Exact) -> Said<Curve> {
+    fn service(&self, of: &Map<String, Json>, at: &str, packet: &Exact) -> SaihuResult<Curve> {
         let mut all: Option<Curve> = None;
         for (n, (latency, rate)) in self
             .pairs(of, at, "service_curve", ("latencies", SaihuKind::Time))?
@@ -410,7 +423,7 @@ impl Scope<'_> {
             let curve = Curve::served(rate.clone(), latency + packet / rate);
             all = Some(all.map_or_else(|| curve.clone(), |all| all.max(&curve)));
         }
-        all.ok_or_else(|| format!("{at}.service_curve: it is empty"))
+        all.ok_or_else(|| format!("{at}.service_curve: the list is empty"))
     }
 }
 
@@ -424,7 +437,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
     let mut flows = Vec::new();
     for (flow, route) in network.flows.iter().zip(&routes.routes) {
         let Some(sent) = flow.sent.as_ref().filter(|_| route.none.is_none()) else {
-            let why = route.none.as_deref().unwrap_or("nothing limits what it sends");
+            let why = route.none.as_deref().unwrap_or("its traffic has no limit");
             return Err(format!(
                 "nothing is known of {}: {why}; give its flow an `envelope`, or take it out",
                 flow.name
@@ -544,15 +557,19 @@ mod tests {
             ("\"two\",", "\"two\"", "not JSON"),
             ("\"servers\"", "\"server\"", "the file: there is no `servers`"),
             ("[\"b\"]", "[\"c\"]", "flows[1].path[0]: there is no server \"c\"; there are a, b"),
-            ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "flows[0].path[1]: \"a\" a second time"),
-            ("[\"b\"]", "[]", "flows[1].path: it passes no server"),
+            ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "flows[0].path[1]: \"a\" appears twice"),
+            ("[\"b\"]", "[]", "flows[1].path: the flow passes no server"),
             ("[1e3]", "[1e3, 1]", "flows[0].arrival_curve: 2 bursts and 1 rates"),
             (
                 "[1e3]",
                 "[-1]",
-                "flows[0].arrival_curve.bursts[0]: -1 is not a number of that; write `1.5b`",
+                "flows[0].arrival_curve.bursts[0]: -1 is not an amount of data; write `1.5b`",
             ),
-            ("\"4kb\"", "\"4ks\"", "flows[1].arrival_curve.bursts[0]: \"4ks\" is not a number"),
+            (
+                "\"4kb\"",
+                "\"4ks\"",
+                "flows[1].arrival_curve.bursts[0]: \"4ks\" is not an amount of data",
+            ),
             ("\"1000us\"", "\"1.0.0us\"", "servers[1].service_curve.latencies[0]"),
             ("[\"0.01Gbps\"]", "[0]", "servers[1].service_curve.rates[0]: it serves nothing"),
             (

@@ -60,7 +60,8 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
         // flows.
         let help = match all.len() {
             0..SOLVED => what_would_fit(direction, flow, &flows[flow], &now),
-            _ => "values that would fit are named for the first flows only".into(),
+            _ => "settings that would meet the requirement are searched for the first flows only"
+                .into(),
         };
         all.push(Unmet { flow, what: what.join(" and "), help });
     }
@@ -210,7 +211,7 @@ fn what_would_fit(
         ([], names) => {
             let names = names.join(" or ");
             format!(
-                "no {names} of this flow alone would do: other flows must get less, or its queue be shorter"
+                "no value of this flow's {names} alone is enough: other flows must get less, or the queue must be shorter"
             )
         }
         (found, _) => format!("{} would fit", found.join(" or ")),

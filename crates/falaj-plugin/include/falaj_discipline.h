@@ -4,8 +4,8 @@
  * next; falaj keeps the packets, queues, limits, time and the link. docs/how-to/plugin.md shows how to write, build and try one.
  *
  * An instance serves one direction of one link. It is called by one thread at a time, though not always the same one, and other instances
- * may be called by other threads meanwhile: it must not write to static variables. It may allocate in `create`; elsewhere
- * allocating costs the packet's time. It reads no clock: time is an argument, in nanoseconds since the link began.
+ * may be called by other threads meanwhile: it must not write to static variables. It may allocate memory in `create`;
+ * elsewhere allocating memory delays the packet. It reads no clock: time is an argument, in nanoseconds since the link began.
  *
  * Flows are numbers from 0 on, in the order of the scenario.
  */
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* The value of `abi`: a mark, and the version in the last two bytes. */
+/* The value of `abi`: a magic number, with the version in its last two bytes. */
 #define FALAJ_ABI UINT32_C(0xfa1a0001)
 
 /* `flags`: the link is never idle while any flow has a packet. */
@@ -30,7 +30,7 @@ enum falaj_decision {
     FALAJ_SERVE = 1,  /* the head of `flow` goes: `take` follows */
     FALAJ_WAIT = 2,   /* nothing before `time`, which is later than now */
     FALAJ_DROP = 3,   /* the head of `flow` is dropped: `changed` follows, and `next` again */
-    FALAJ_FAILED = 4  /* it cannot go on; `why` may say why */
+    FALAJ_FAILED = 4  /* the discipline has failed; `why` may give the reason */
 };
 
 /* The unit of a parameter's number. */
@@ -114,7 +114,7 @@ struct falaj_guarantee {
     uint64_t delay;   /* the most for a packet that is not dropped, from last bit in to last bit out */
 };
 
-/* The discipline. `self` is what `create` returned; `queues` has one entry for each flow, and is only to be read. */
+/* The discipline. `self` is what `create` returned; `queues` has one entry for each flow, and must not be written to. */
 struct falaj_discipline {
     uint32_t abi;   /* FALAJ_ABI */
     uint32_t flags; /* FALAJ_WORK_CONSERVING, or 0 */
@@ -126,10 +126,11 @@ struct falaj_discipline {
     void (*destroy)(void *self);
     /* Flow `flow` had nothing to send and now has a head. */
     void (*ready)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
-    /* The link is free: returns a falaj_decision. This charges nothing. The packet of the last `take` has left its queue: here,
+    /* The link is free: returns a falaj_decision. `next` must not charge the flow yet. The packet of the last `take` has left its queue: here,
      * and not in `take`, `queues` shows whether its flow has run empty. */
     uint32_t (*next)(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer);
-    /* The head of `flow` goes on the wire: the moment to charge for it. It stays in its queue until its end. */
+    /* The transmission of the head of `flow` begins: charge the flow now. The packet stays in its queue until its last bit has
+     * left. */
     void (*take)(void *self, const struct falaj_queue *queues, uint32_t flow, const struct falaj_sent *sent);
 
     /* All functions below may be NULL. */
@@ -140,7 +141,7 @@ struct falaj_discipline {
     void (*changed)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
     /* Takes over from an instance of this library that was made from another setup: queues, tags and a packet on the wire
      * are as `old` left them; flows that `old` did not have are new and empty. `old` is destroyed afterwards.
-     * If this is NULL, the queued packets arrive anew. */
+     * If this is NULL, the queued packets arrive again at the new instance. */
     void (*migrate_from)(void *self, void *old, const struct falaj_queue *queues, uint64_t now);
     /* Returns nonzero if this empty flow owes no service and is owed none, so that another flow may get its number.
      * If this is NULL, every empty flow is reusable. */

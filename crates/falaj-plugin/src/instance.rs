@@ -180,7 +180,7 @@ impl Instance for LibraryInstance {
 #[cold]
 fn why(answer: &abi::Answer) -> String {
     if answer.why.is_null() {
-        return "it gives no reason".into();
+        return "the library gives no reason".into();
     }
     // SAFETY: the header says that the reason is a string that stays valid until the next call,
     // which does not come before this function returns.

@@ -43,8 +43,7 @@ impl Shared {
         let table: *const abi::Discipline = match symbol {
             Ok(symbol) => *symbol,
             Err(_) => {
-                let help =
-                    "it has to export the constant of that name that `falaj_discipline.h` declares";
+                let help = "export the constant of that name that `falaj_discipline.h` declares";
                 return Err(unloadable(
                     format!("is not a discipline: there is no `{SYMBOL}` in it"),
                     help,
@@ -53,7 +52,9 @@ impl Shared {
         };
         if table.is_null() || !table.is_aligned() {
             return Err(unloadable(
-                format!("is not a discipline: `{SYMBOL}` is not where a table can be"),
+                format!(
+                    "is not a discipline: `{SYMBOL}` is at an address that a table cannot have"
+                ),
                 build,
             ));
         }
@@ -129,7 +130,7 @@ impl Library for Shared {
         Traits {
             work_conserving: self.flags & abi::WORK_CONSERVING != 0,
             sees_arrivals: self.functions.arrived.is_some(),
-            succeeds: self.functions.migrate_from.is_some(),
+            can_migrate: self.functions.migrate_from.is_some(),
         }
     }
 

@@ -232,7 +232,7 @@ pub fn forward(
     let delay = Estimate::of(&means).ok_or(Refused::Value {
         what: "the number of packets to forward",
         value: packets as f64,
-        allowed: "more: none of them departed",
+        allowed: "higher: none of the packets departed",
     })?;
     let offered = (until - from) * rate;
     let loss = (world.lost - lost_before) as f64 / offered;

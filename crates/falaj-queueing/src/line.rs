@@ -262,7 +262,7 @@ impl Line {
         let few = || Refused::Value {
             what: "the number of batches to simulate",
             value: ask.batches as f64,
-            allowed: "more: none was of the first stream",
+            allowed: "higher: no simulated batch was of the first stream",
         };
         let over = |batches: &[f64]| Estimate::of(batches).ok_or_else(few);
         let streams: Vec<_> = groups.iter().map(GroupMeans::simulated).collect();

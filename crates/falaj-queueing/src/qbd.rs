@@ -76,7 +76,7 @@ impl Qbd {
         if within.nrows() == 0
             || [&up, &within, &down].iter().any(|m| (m.nrows(), m.ncols()) != size)
         {
-            return wrong("its three matrices are to be square, and of one size");
+            return wrong("the three matrices must be square and of the same size");
         }
         let all = &(&up + &within) + &down;
         let rate = |m: &Mat, i: usize, j: usize| m[(i, j)] >= 0.0 && m[(i, j)].is_finite();
@@ -87,7 +87,7 @@ impl Qbd {
         };
         if !(0..size.0).all(fits) {
             return wrong(
-                "its rates are to be finite and not negative, and rows of all three together to sum up to zero",
+                "the rates must be finite and not negative, and each row must sum up to zero over the three matrices",
             );
         }
         Ok(Qbd::new(up, within, down))

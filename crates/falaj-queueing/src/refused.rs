@@ -50,7 +50,7 @@ impl fmt::Display for Refused {
             }
             Refused::Shape { what, why } => write!(f, "not a {what}: {why}"),
             Refused::NotConverged { what, residual } => {
-                write!(f, "{what} did not converge: {residual:.1e} is left")
+                write!(f, "{what} did not converge: the residual is {residual:.1e}")
             }
         }
     }

@@ -475,7 +475,10 @@ impl Relay {
                     "datagrams and streams came from clients for which there was no place",
                 ),
                 (losses.forgotten, "clients were forgotten for newer ones, as the table was full"),
-                (self.core.memory.refused(), "datagrams found no memory (--memory)"),
+                (
+                    self.core.memory.refused(),
+                    "datagrams were dropped for lack of memory (--memory)",
+                ),
                 (losses.not_taken, "datagrams were not accepted by the far end"),
                 (losses.refused, "streams were refused by the far end"),
                 (losses.broken, "streams were reset because the link lost a part of them"),

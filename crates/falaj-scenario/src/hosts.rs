@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         {
             problems.push(
                 Problem::error(field.at.clone(), format!("link {} has no host", quoted(link)))
-                    .help("where there are hosts, each link is named by one or two of them"),
+                    .help("if there are hosts, each link must be connected to one or two of them"),
             );
         }
         // A `host` that is not a table of tables was reported when it was read.
@@ -115,7 +115,9 @@ fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bo
     if TAKEN.contains(&name) {
         problems.push(
             Problem::error(at.clone(), format!("no host can be called {}", quoted(name))).help(
-                format!("`{ROUTER}` is the one in the middle, and `localhost` each host itself"),
+                format!(
+                    "`{ROUTER}` is the router in the middle, and `localhost` is each host itself"
+                ),
             ),
         );
         return false;

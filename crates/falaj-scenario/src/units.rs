@@ -711,7 +711,7 @@ fn size_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
         "m" | "M" | "g" | "G" | "t" | "T" => {
             let prefix = unit.to_ascii_uppercase();
             Unreadable::new(
-                format!("{} has half a unit", quoted(text)),
+                format!("{} has an incomplete unit", quoted(text)),
                 format!("write `{n}{prefix}B` (thousands) or `{n}{prefix}iB` (1024)"),
             )
         }

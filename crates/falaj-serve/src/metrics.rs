@@ -435,7 +435,7 @@ mod tests {
         let up = vec![flow("t/web", 10, 4_000_000), flow("t/mail", 20, 6_000_000)];
         let no_memory = Ways { up: 5, down: 0 };
         let adapter = Adapter { name: "t".into(), up, foreign: 7, no_memory, ..Adapter::default() };
-        let losses = [("were not read in time at the entrance".to_owned(), 11)].into();
+        let losses = [("were not read in time where they enter".to_owned(), 11)].into();
         let sample = Arc::new(Sample { adapters: vec![adapter], losses, ..Sample::default() });
         let (all, each) = (text(&sample, false), text(&sample, true));
         for line in [
@@ -449,7 +449,7 @@ mod tests {
             "falaj_adapter_guaranteed_delay_seconds{adapter=\"t\",direction=\"up\"} 0.006",
             "falaj_adapter_delay_seconds{adapter=\"t\",direction=\"up\",quantile=\"1\"} 0.006",
             "# UNIT falaj_adapter_delay_seconds seconds",
-            "falaj_lost_packets_total{reason=\"were not read in time at the entrance\"} 11",
+            "falaj_lost_packets_total{reason=\"were not read in time where they enter\"} 11",
         ] {
             assert!(all.lines().any(|l| l == line), "{line} is not in\n{all}");
         }

@@ -187,7 +187,7 @@ impl Named {
 }
 
 /// The reason for losses by lack of memory, in the words of [`LiveLosses`].
-const NO_MEMORY: &str = "packets found no memory";
+const NO_MEMORY: &str = "packets were dropped for lack of memory";
 
 /// The results of one or several links.
 pub struct Summary {
@@ -378,7 +378,7 @@ impl Summary {
         }
     }
 
-    /// Names the adapters of the packets that found no memory.
+    /// Names the adapters of the packets that were dropped for lack of memory.
     pub fn of_adapters(mut self, counts: &[(String, AdapterCounts)]) -> Summary {
         let of = |(name, counts): &(String, AdapterCounts)| {
             let LostBothWays { up, down } = counts.no_memory;
@@ -555,7 +555,10 @@ mod tests {
             .map(|(name, counts)| (name.to_owned(), counts));
         let summary = Summary { losses, ..summary() }.of_adapters(&counts);
         let told = summary.losses.iter().find(|(n, _)| *n > 0);
-        assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
+        assert_eq!(
+            told.unwrap().1,
+            "packets were dropped for lack of memory: 7 that wild sent, 2 for wild"
+        );
     }
 
     /// A packet that the far end does not accept is a loss like any other, whatever else is

@@ -555,7 +555,7 @@ impl Port for AdaptersPort {
         for _ in 0..PASSED_OVER {
             let Some(n) = shared.turns.next() else { break };
             let Some(adapter) = shared.adapter(n).filter(|adapter| !adapter.counts.paused) else {
-                shared.turns.is_done(n);
+                shared.turns.out_of_units(n);
                 continue;
             };
             let received = adapter.port.get_mut().receive(buffer);
@@ -566,13 +566,13 @@ impl Port for AdaptersPort {
             let received = match received {
                 Ok(Some(received)) => received,
                 Ok(None) => {
-                    shared.turns.is_done(n);
+                    shared.turns.out_of_units(n);
                     continue;
                 }
                 Err(error) if port::is_gone(&error) => {
                     adapter.counts.gone = true;
                     let _ = self.epoll.delete(adapter.port.get().readable());
-                    shared.turns.is_done(n);
+                    shared.turns.out_of_units(n);
                     continue;
                 }
                 Err(_) => {

@@ -102,7 +102,7 @@ impl ReadRounds {
     }
 
     /// Notes that an adapter has no more units: its credit expires, a debt stays.
-    pub(super) fn is_done(&mut self, n: u16) {
+    pub(super) fn out_of_units(&mut self, n: u16) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.forfeit();
             if self.order.front() == Some(&n) {
@@ -163,12 +163,12 @@ mod tests {
         turns.add(1);
         turns.ready(0..2);
         let first = turns.next().unwrap();
-        turns.is_done(first);
+        turns.out_of_units(first);
         assert_eq!(turns.of[usize::from(first)].credit, Surplus::default());
         let second = turns.next().unwrap();
         assert_ne!(first, second);
         turns.charge(second, Duration::from_micros(35));
-        turns.is_done(second);
+        turns.out_of_units(second);
         assert!(turns.is_empty() && turns.next().is_none());
         turns.ready([second, first].into_iter());
         // The debt of 25 us is two and a half quanta: the other adapter has its turns meanwhile.

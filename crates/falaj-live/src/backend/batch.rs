@@ -229,7 +229,7 @@ pub fn serve(
             return Ok(());
         }
         if crossing.rest()? {
-            watch.heed(0, !crossing.is_full(), false);
+            watch.set_interest(0, !crossing.is_full(), false);
             let until = crossing.next_due().since(now());
             watch.wait(until.min(Span::from_secs(3600)))?;
             crossing.clear()?;

@@ -105,7 +105,7 @@ impl fmt::Display for MemifName {
 impl Address for MemifName {
     fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
         let opened = Memif::open(self, options.batches).map_err(|cause| {
-            let attempt = "cannot make that socket; take a name that is free, in a directory that you may write to";
+            let attempt = "cannot create that socket; use a path that does not exist yet, in a directory that you may write to";
             OpenError::new(attempt, cause)
         });
         let (memif, monitor) = opened?;

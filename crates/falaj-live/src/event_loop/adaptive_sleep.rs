@@ -159,7 +159,7 @@ mod tests {
         assert!(rest.load.is_none() || rest.to_run() >= 1);
     }
 
-    const NOBODY: WindowLoad = WindowLoad { waiting: false, awake: true };
+    const NO_OTHERS: WindowLoad = WindowLoad { waiting: false, awake: true };
     const CROWD: WindowLoad = WindowLoad { waiting: true, awake: true };
 
     #[test]
@@ -167,8 +167,8 @@ mod tests {
         let mut rule = CrowdingRule::default();
         rule.window(CROWD);
         assert!(!rule.rests, "once is nothing");
-        rule.window(NOBODY);
-        rule.window(NOBODY);
+        rule.window(NO_OTHERS);
+        rule.window(NO_OTHERS);
         rule.window(CROWD);
         assert!(rule.rests, "twice in four windows");
         for _ in 0..1000 {
@@ -178,9 +178,9 @@ mod tests {
             rule.window(WindowLoad { waiting: true, awake: false });
             assert!(rule.rests);
         }
-        (0..QUIET - 1).for_each(|_| rule.window(NOBODY));
+        (0..QUIET - 1).for_each(|_| rule.window(NO_OTHERS));
         assert!(rule.rests);
-        rule.window(NOBODY);
+        rule.window(NO_OTHERS);
         assert!(!rule.rests);
     }
 

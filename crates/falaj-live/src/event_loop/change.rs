@@ -63,7 +63,7 @@ impl Forwarder {
             self.occupancy_log.forget();
         }
         for FlowChange { pipe, mappings, number } in flows {
-            self.flows_become(pipe, &mappings, number);
+            self.renumber_flows(pipe, &mappings, number);
         }
         self.pipes_begin(&begin);
         self.order = order;
@@ -124,7 +124,7 @@ impl Forwarder {
         }
     }
 
-    fn flows_become(&mut self, pipe: PipeId, mappings: &[FlowMapping], number: usize) {
+    fn renumber_flows(&mut self, pipe: PipeId, mappings: &[FlowMapping], number: usize) {
         let become_other =
             |flow: FlowId| mappings.get(flow.index()).map_or(flow, |mapping| mapping.flow());
         let p = pipe.0 as usize;
@@ -149,6 +149,6 @@ impl Forwarder {
         for Route { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
             *flow = become_other(*flow);
         }
-        self.releases.flows_become(pipe, become_other);
+        self.releases.renumber_flows(pipe, become_other);
     }
 }

@@ -206,7 +206,7 @@ impl FlowGuarantee {
     }
 
     /// Changes the terms from now on.
-    fn become_of(self, terms: GuaranteeTerms, now: Time, is_empty: bool) -> FlowGuarantee {
+    fn change_terms(self, terms: GuaranteeTerms, now: Time, is_empty: bool) -> FlowGuarantee {
         if self.terms == terms {
             return self;
         }
@@ -257,7 +257,7 @@ impl FlowGuarantee {
 
     /// Handles the departure of a packet that arrived at `arrival`. Returns the cause to which a
     /// violation of its delay bound is attributed, or `None` if the packet is not checked.
-    fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
+    fn violation_cause(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
         if arrival < self.judged_from {
             return None;
         }
@@ -489,7 +489,7 @@ impl Guarantees {
         let Some(guarantee) = self.get(emit.pipe, emit.flow) else { return };
         let allowance = guarantee.allowance(settles);
         let (cause, proof) =
-            (guarantee.whose(emit.arrival, emit.end), guarantee.rate_of(emit, allowance));
+            (guarantee.violation_cause(emit.arrival, emit.end), guarantee.rate_of(emit, allowance));
         if let Some(proof) = proof {
             self.fell_short(emit.pipe, emit.flow, proof);
         }
@@ -585,7 +585,7 @@ impl Forwarder {
                     Some(old) if old.terms == terms => old,
                     Some(old) => {
                         let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
-                        old.become_of(terms, now, is_empty)
+                        old.change_terms(terms, now, is_empty)
                     }
                     None => FlowGuarantee::new(terms, now),
                 }
@@ -607,7 +607,7 @@ impl Forwarder {
                     guarantee,
                     FlowGuarantee::new(GuaranteeTerms::default(), now),
                 );
-                *guarantee = old.become_of(terms, now, is_empty);
+                *guarantee = old.change_terms(terms, now, is_empty);
             }
         }
     }
@@ -646,7 +646,7 @@ impl Forwarder {
     }
 
     /// Checks a packet that arrives at its queue.
-    pub(super) fn hold(&mut self, pipe: PipeId, packet: &UnitPacket) {
+    pub(super) fn check_arrival(&mut self, pipe: PipeId, packet: &UnitPacket) {
         match self.guarantees.get(pipe, packet.flow) {
             None => return,
             // Some queues of a flow with a mask are always empty. It is not worth checking all of
@@ -806,17 +806,17 @@ mod tests {
     fn busy_periods_decide_the_cause_of_a_violation() {
         let mut of = guarantee();
         of.arrived(1500, Time(10), true, Stall::default());
-        let whose = |of: &mut FlowGuarantee, arrival: u64| {
-            of.whose(Time(arrival), Time(arrival + 1_000)).unwrap()
+        let cause = |of: &mut FlowGuarantee, arrival: u64| {
+            of.violation_cause(Time(arrival), Time(arrival + 1_000)).unwrap()
         };
-        assert_eq!(whose(&mut of, 10), ViolationCause::Guarantee);
+        assert_eq!(cause(&mut of, 10), ViolationCause::Guarantee);
         of.arrived(1500, Time(20), false, Stall::default());
         assert_eq!(
-            [10, 20, 30].map(|at| whose(&mut of, at)),
+            [10, 20, 30].map(|at| cause(&mut of, at)),
             [ViolationCause::Guarantee, ViolationCause::OwnBurst, ViolationCause::OwnBurst]
         );
         of.arrived(1, Time(5_000_000), true, Stall::default());
-        assert_eq!((whose(&mut of, 5_000_000), of.kept.periods), (ViolationCause::Guarantee, 2));
+        assert_eq!((cause(&mut of, 5_000_000), of.kept.periods), (ViolationCause::Guarantee, 2));
     }
 
     #[test]
@@ -828,7 +828,7 @@ mod tests {
         let stall = Stall { seen: at, span };
         let mut read = |is_first: bool| {
             of.arrived(900, at, is_first, stall);
-            (of.whose(at, Time(9_000_000)).unwrap(), of.kept.beyond)
+            (of.violation_cause(at, Time(9_000_000)).unwrap(), of.kept.beyond)
         };
         let all = [read(true), read(false), read(false), read(false)];
         let [kept, host] = [ViolationCause::Guarantee, ViolationCause::Host];
@@ -836,7 +836,10 @@ mod tests {
         assert_eq!(all, expected);
         // The next busy period is judged by itself.
         of.arrived(100, Time(20_000_000), true, stall);
-        assert_eq!(of.whose(Time(20_000_000), Time(29_000_000)), Some(ViolationCause::Guarantee));
+        assert_eq!(
+            of.violation_cause(Time(20_000_000), Time(29_000_000)),
+            Some(ViolationCause::Guarantee)
+        );
     }
 
     #[test]
@@ -849,26 +852,26 @@ mod tests {
         // With an envelope nothing is checked until the queue has run empty.
         let mut of = guarantee();
         of.arrived(1500, Time(10), true, Stall::default());
-        let mut of = of.become_of(other(true), Time(20), false);
+        let mut of = of.change_terms(other(true), Time(20), false);
         of.arrived(100, Time(30), false, Stall::default());
-        assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
+        assert_eq!([10, 30].map(|at| of.violation_cause(Time(at), Time(at + 1_000))), [None, None]);
         of.arrived(100, Time(40), true, Stall::default());
-        assert_eq!(of.whose(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
+        assert_eq!(of.violation_cause(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
         // A flow that exceeded its envelope counts as nonconforming as long as its packets are
         // queued.
         of.arrived(9_000, Time(50), false, Stall::default());
-        let mut of = of.become_of(guarantee().terms, Time(60), false);
-        assert_eq!(of.whose(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
+        let mut of = of.change_terms(guarantee().terms, Time(60), false);
+        assert_eq!(of.violation_cause(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
         // Without an envelope nothing is checked until the old packets have left.
-        let mut of = guarantee().become_of(other(false), Time(20), false);
-        assert_eq!(of.whose(Time(10), Time(100)), None);
+        let mut of = guarantee().change_terms(other(false), Time(20), false);
+        assert_eq!(of.violation_cause(Time(10), Time(100)), None);
         assert_eq!(
-            [30, 150, 200].map(|at| of.whose(Time(at), Time(200))),
+            [30, 150, 200].map(|at| of.violation_cause(Time(at), Time(200))),
             [None, None, Some(ViolationCause::Guarantee)]
         );
-        let mut of = guarantee().become_of(other(false), Time(20), true);
+        let mut of = guarantee().change_terms(other(false), Time(20), true);
         assert_eq!(
-            of.whose(Time(30), Time(200)),
+            of.violation_cause(Time(30), Time(200)),
             Some(ViolationCause::Guarantee),
             "the queue was empty at the change"
         );

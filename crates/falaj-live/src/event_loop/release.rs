@@ -255,7 +255,7 @@ impl Releases {
     }
 
     /// Renumbers the flows of a pipe.
-    pub(crate) fn flows_become(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
+    pub(crate) fn renumber_flows(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
         for burst in
             self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
         {

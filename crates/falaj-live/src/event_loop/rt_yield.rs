@@ -50,7 +50,7 @@ impl RtYield {
 
     /// Time for which to sleep now, or `None`. Nothing is due before `next`; `released` is true if
     /// a packet was delivered just now.
-    pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
+    pub(super) fn time_to_sleep(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits =
             self.wake_lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
@@ -58,7 +58,7 @@ impl RtYield {
     }
 
     /// Notes that a piece was yielded: the thread was to wake a [`PIECE`] after `began`.
-    pub(super) fn paid(&mut self, began: Time, woke: Time) {
+    pub(super) fn yielded(&mut self, began: Time, woke: Time) {
         self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
         // The most that can be owed after a piece. If three pieces were owed, two are left, and the
@@ -87,18 +87,18 @@ mod tests {
     /// Simulates a loop that delivers a packet every `gap` nanoseconds; its wake-ups are late by
     /// the values of `late` in turn. Returns the number of pieces in a second, the fraction of late
     /// packets, and the longest time without a piece.
-    fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
+    fn simulate(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
         let mut owed = RtYield::new(Some(KEPT));
         let (mut now, mut next, mut pieces) = (Time::ZERO, Time(gap), 0);
         let (mut hit, mut packets, mut last, mut longest) = (0, 0, Time::ZERO, Span::ZERO);
         let mut released = false;
         while now < end {
-            if let Some(piece) = owed.pays(now, next, released) {
+            if let Some(piece) = owed.time_to_sleep(now, next, released) {
                 longest = longest.max(now.since(last));
                 let woke = now + piece + Span(late[pieces as usize % late.len()]);
                 pieces += 1;
-                owed.paid(now, woke);
+                owed.yielded(now, woke);
                 (now, last) = (woke, woke);
                 hit += u64::from(now > next);
             } else {
@@ -117,7 +117,7 @@ mod tests {
     fn a_twentieth_is_given_in_small_pieces() {
         for gap in [5_000, 12_000, 60_000, 121_000, 1_000_000, 10_000_000] {
             for late in [&[0][..], &[30_000], &[10_000, 20_000, 10_000, 80_000]] {
-                let (pieces, _, longest) = pays(gap, late);
+                let (pieces, _, longest) = simulate(gap, late);
                 assert!((990..=1000).contains(&pieces), "{gap} {late:?}: {pieces}");
                 assert!(longest <= Span(3 * AWAKE.0 + 1000), "{gap} {late:?}: {longest}");
             }
@@ -132,7 +132,7 @@ mod tests {
         let first = |rt_yield: RtYield| {
             (0..)
                 .map(|us| Time(us * 1_000))
-                .find(|&now| rt_yield.pays(now, Time::NEVER, false).is_some())
+                .find(|&now| rt_yield.time_to_sleep(now, Time::NEVER, false).is_some())
         };
         assert_eq!(first(of(50)), Some(Time(1_000_000)));
         assert_eq!(first(of(10)), Some(Time(5_000_000)));
@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(first(of(999)), Some(Time(LEAST.0)), "between two there is time for packets");
         let nothing = RtYield::new(None);
         assert!(
-            !nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none()
+            !nothing.is_due(Time::NEVER)
+                && nothing.time_to_sleep(Time::NEVER, Time::NEVER, true).is_none()
         );
     }
 
@@ -148,10 +149,10 @@ mod tests {
     fn no_packet_is_late_if_there_is_room_between_packets() {
         let late = [20_000, 25_000, 30_000, 25_000, 40_000];
         for gap in [121_000, 1_000_000] {
-            let (_, hit, _) = pays(gap, &late);
+            let (_, hit, _) = simulate(gap, &late);
             assert!(hit < 0.001, "{gap}: {hit}");
         }
-        assert!(pays(12_000, &late).1 > 0.001, "there is no room");
+        assert!(simulate(12_000, &late).1 > 0.001, "there is no room");
     }
 
     #[test]
@@ -159,16 +160,16 @@ mod tests {
         let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
         // More than three pieces are owed, so one is yielded although a packet is due.
-        assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));
-        owed.paid(stopped, stopped + PIECE);
+        assert_eq!(owed.time_to_sleep(stopped, stopped, false), Some(PIECE));
+        owed.yielded(stopped, stopped + PIECE);
         let now = stopped + PIECE;
-        assert_eq!(owed.pays(now, now, false), None, "once");
+        assert_eq!(owed.time_to_sleep(now, now, false), None, "once");
         owed.slept(now, now + Span(PIECE.0 - 1));
         assert!(owed.is_due(now), "that was less");
         let now = now + PIECE;
         owed.slept(now, now + PIECE);
         let now = now + PIECE;
-        assert_eq!(owed.pays(now + Span(AWAKE.0 - 1), Time::NEVER, false), None);
-        assert_eq!(owed.pays(now + AWAKE, Time::NEVER, false), Some(PIECE));
+        assert_eq!(owed.time_to_sleep(now + Span(AWAKE.0 - 1), Time::NEVER, false), None);
+        assert_eq!(owed.time_to_sleep(now + AWAKE, Time::NEVER, false), Some(PIECE));
     }
 }

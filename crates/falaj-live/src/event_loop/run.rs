@@ -216,7 +216,7 @@ impl LoopRun<'_> {
         {
             let began = if released { forwarder.clock.now() } else { now };
             let next = forwarder.releases.next().min(forwarder.network.next_due());
-            if let Some(piece) = forwarder.rt_yield.pays(began, next, released) {
+            if let Some(piece) = forwarder.rt_yield.time_to_sleep(began, next, released) {
                 return LoopAction::Yield(began, piece);
             }
         }
@@ -254,7 +254,7 @@ impl LoopRun<'_> {
                 forwarder.awake.by_caller += 1;
             }
             None => {
-                forwarder.rt_yield.paid(began, forwarder.clock.now());
+                forwarder.rt_yield.yielded(began, forwarder.clock.now());
                 forwarder.awake.for_others += 1;
             }
         }
@@ -286,7 +286,7 @@ impl LoopRun<'_> {
         let wake = if reads { wake } else { wake.min(now + LOOK) };
         for i in 0..forwarder.ports.len() {
             let reading = reads && forwarder.waiting[i].is_none();
-            forwarder.watch.heed(i, reading, forwarder.room_is_awaited(i));
+            forwarder.watch.set_interest(i, reading, forwarder.room_is_awaited(i));
         }
         let flush = forwarder.recorder.as_mut().map_or(Time::NEVER, Recorder::next_flush);
         let until = wake.min(self.deadline);

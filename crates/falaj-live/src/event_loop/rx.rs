@@ -188,7 +188,7 @@ impl Forwarder {
                 flow,
                 bytes,
             };
-            self.hold(entry.pipe, &packet);
+            self.check_arrival(entry.pipe, &packet);
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;

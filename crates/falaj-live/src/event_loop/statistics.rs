@@ -92,8 +92,8 @@ impl LiveLosses {
             (self.unmatched, "matched no rule"),
             (self.not_taken, "were not accepted by the far end"),
             (self.unreadable, "could not be read"),
-            (self.no_memory, "found no memory"),
-            (self.unread, "were not read in time at the entrance"),
+            (self.no_memory, "were dropped for lack of memory"),
+            (self.unread, "were not read in time where they enter"),
             (self.overflowed, "were not read in time by the receiver"),
             (self.unknown, "were for an Ethernet address that no adapter has used"),
         ]

@@ -42,7 +42,11 @@ impl HostPort {
         let (host, command) = text.split_once(':').unwrap_or((text, text));
         match (host.parse(), command.parse()) {
             (Ok(host @ 1..), Ok(command @ 1..)) => Ok(HostPort { host, command }),
-            _ => Err("write a port of the host, 8000, or that and the command's, 8000:80".into()),
+            _ => Err(
+                "write a port of the host, such as `8000`, or the host's and the command's port, \
+                 such as `8000:80`"
+                    .into(),
+            ),
         }
     }
 }

@@ -86,7 +86,7 @@ impl HostNat {
         let mut owners = Owners::open().map_err(failed)?;
         for number in owners.dead().map_err(failed)? {
             self.undo(number);
-            owners.bury(number).map_err(failed)?;
+            owners.remove(number).map_err(failed)?;
         }
         let is_on = fs::read_to_string(FORWARD).map_err(failed)?.trim() != "0";
         let number = self.subnet.number();

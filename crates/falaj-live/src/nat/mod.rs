@@ -280,10 +280,10 @@ impl Nat {
             if out.is_over() {
                 let mut why = String::new();
                 let _ = news.read_to_string(&mut why);
-                return Err(if why.is_empty() { "it ended at once".into() } else { why });
+                return Err(if why.is_empty() { "the program ended at once".into() } else { why });
             }
             if began.elapsed() > PATIENCE {
-                return Err(format!("it did not come up within {PATIENCE:?}"));
+                return Err(format!("it was not ready within {PATIENCE:?}"));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

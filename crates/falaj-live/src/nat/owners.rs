@@ -64,8 +64,8 @@ impl Owners {
         Ok(dead)
     }
 
-    /// Removes the record of a killed link, after its changes were undone.
-    pub(super) fn bury(&mut self, number: u8) -> io::Result<()> {
+    /// Removes the record of a link, after its changes were undone.
+    pub(super) fn remove(&mut self, number: u8) -> io::Result<()> {
         fs::remove_file(self.directory.join(number.to_string()))
     }
 
@@ -91,7 +91,7 @@ impl Owner {
     /// first owner came.
     pub(super) fn leave(self) -> bool {
         let Ok(mut owners) = Owners::at(self.directory.clone()) else { return false };
-        let _ = owners.bury(self.number);
+        let _ = owners.remove(self.number);
         let alone = owners.numbers().is_ok_and(|numbers| numbers.is_empty());
         alone && fs::remove_file(self.directory.join(SWITCHED_ON)).is_ok()
     }
@@ -135,7 +135,7 @@ mod tests {
         let alive = owners().join(8, false).expect("free");
         let mut now = owners();
         assert_eq!(now.dead().expect("readable"), [7]);
-        now.bury(7).expect("it is there");
+        now.remove(7).expect("it is there");
         drop(now);
         assert!(alive.leave(), "the one that was killed had switched it on");
         fs::remove_dir_all(directory).expect("ours");

@@ -18,7 +18,7 @@ use crate::process;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SideMessage {
     /// From the launcher: the process number of a side's first process; with its pidfd.
-    Born(i32),
+    Cloned(i32),
     /// From a side: the namespaces are up; with the network namespace if the other side needs it.
     Namespace,
     /// From a side: the interface is up; with the TAP descriptor if there is one.
@@ -64,7 +64,7 @@ const LENGTH: usize = 9;
 impl SideMessage {
     fn encode(self) -> [u8; LENGTH] {
         let (tag, a, b) = match self {
-            SideMessage::Born(pid) => (0, pid, 0),
+            SideMessage::Cloned(pid) => (0, pid, 0),
             SideMessage::Namespace => (1, 0, 0),
             SideMessage::Ready => (2, 0, 0),
             SideMessage::Failed(step, errno) => (3, step.number(), errno),
@@ -91,7 +91,7 @@ impl SideMessage {
         let (a, b) =
             (i32::from_ne_bytes(a.try_into().ok()?), i32::from_ne_bytes(b.try_into().ok()?));
         Some(match tag {
-            0 => SideMessage::Born(a),
+            0 => SideMessage::Cloned(a),
             1 => SideMessage::Namespace,
             2 => SideMessage::Ready,
             3 => SideMessage::Failed(SetupStep::from_number(a)?, b),
@@ -181,7 +181,7 @@ mod tests {
         let (a, b) = pair().unwrap();
         assert!(matches!(receive(&b, false), Ok(SideReply::Nothing)));
         for message in [
-            SideMessage::Born(77),
+            SideMessage::Cloned(77),
             SideMessage::Namespace,
             SideMessage::Failed(SetupStep::Routes, 22),
             SideMessage::Exited(Exit::Code(-1)),

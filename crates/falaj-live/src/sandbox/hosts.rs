@@ -52,7 +52,7 @@ pub enum Joint {
 /// The rules for the caller's signals and thread are those of a [`Sandbox`](super::Sandbox).
 #[derive(Debug)]
 pub struct Hosts {
-    held: Vec<Held>,
+    held: Vec<SideHandles>,
     ends: bool,
     no_tap: Option<Error>,
     own_users: bool,
@@ -61,7 +61,7 @@ pub struct Hosts {
 
 /// The caller's handles of one side.
 #[derive(Debug)]
-struct Held {
+struct SideHandles {
     init: Cloned,
     control: OwnedFd,
     /// The descriptor for each interface; `None` if it was taken, or there is none.
@@ -97,7 +97,7 @@ impl SideHandover {
     }
 }
 
-impl Held {
+impl SideHandles {
     /// Kills process 1 of the side, and with it all other processes there.
     fn kill(&self) {
         // This fails only if the process is dead already.
@@ -105,7 +105,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for SideHandles {
     fn drop(&mut self) {
         if self.left {
             return;
@@ -155,16 +155,16 @@ impl Hosts {
                 refusals: None,
             });
         }
-        let born = bear(inits, own_users);
+        let results = clone_sides(inits, own_users);
         // From here on, dropping the handles ends the sides.
         let mut held = Vec::new();
         let mut failure = None;
         for ((cloned, control), &(waiting, interfaces)) in
-            born.into_iter().zip(controls).zip(&wanted)
+            results.into_iter().zip(controls).zip(&wanted)
         {
             let joints = (0..interfaces).map(|_| None).collect();
             match cloned {
-                Ok(init) => held.push(Held {
+                Ok(init) => held.push(SideHandles {
                     init,
                     control,
                     joints,
@@ -196,7 +196,7 @@ impl Hosts {
             let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
             await_outliving(&control).map_err(failed)?;
             let pid = process::pid_of(pidfd.as_fd()).map_err(|_| failed(Errno::ESRCH))?;
-            held.push(Held {
+            held.push(SideHandles {
                 init: Cloned { pid, pidfd },
                 control,
                 joints: vec![None],
@@ -217,7 +217,7 @@ impl Hosts {
     /// # Errors
     /// The process has too many descriptors.
     pub fn handover(&self, side: usize) -> io::Result<SideHandover> {
-        let Held { init, control, .. } = &self.held[side];
+        let SideHandles { init, control, .. } = &self.held[side];
         Ok(SideHandover { init: init.pidfd.try_clone()?, control: control.try_clone()? })
     }
 
@@ -400,7 +400,7 @@ impl Hosts {
     pub fn unread(&self) -> Option<u64> {
         /// The index of the column of /proc/net/dev, counted from 0 after the interface's name.
         const DROPPED_OUTGOING: usize = 11;
-        let of = |side: &Held, n: usize| -> Option<u64> {
+        let of = |side: &SideHandles, n: usize| -> Option<u64> {
             if let Some(Joint::Packet(packet)) = &side.joints[n] {
                 return Some(packet.unread());
             }
@@ -449,13 +449,13 @@ fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Clones the first processes of the sides, each in its namespaces, in their order.
-fn bear(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
+fn clone_sides(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     let count = inits.len();
     let (mut own, mut there) = (Vec::new(), Vec::new());
     for (n, init) in inits.into_iter().enumerate() {
         if init.plan.namespace.is_some() { there.push((n, init)) } else { own.push((n, init)) }
     }
-    let mut born: Vec<Option<Result<Cloned, Error>>> = (0..count).map(|_| None).collect();
+    let mut results: Vec<Option<Result<Cloned, Error>>> = (0..count).map(|_| None).collect();
     let (numbers, inits): (Vec<usize>, Vec<SideInit>) = own.into_iter().unzip();
     let cloned = if own_users {
         let identity = Identity::of_caller();
@@ -465,14 +465,14 @@ fn bear(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     } else {
         clone_inits(inits, CloneFlags::empty())
     };
-    numbers.into_iter().zip(cloned).for_each(|(n, cloned)| born[n] = Some(cloned));
+    numbers.into_iter().zip(cloned).for_each(|(n, cloned)| results[n] = Some(cloned));
     for (n, init) in there {
         let namespace = init.plan.namespace.clone().unwrap_or_default();
         let enter =
             move || netns::enter(&namespace).map_err(|errno| (SetupStep::EnterNamespace, errno));
-        born[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
+        results[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
     }
-    born.into_iter().flatten().collect()
+    results.into_iter().flatten().collect()
 }
 
 /// Clones the first processes of sides into namespaces of their own.
@@ -510,14 +510,14 @@ fn launch(
     };
     let step = if flags.is_empty() { SetupStep::EnterNamespace } else { SetupStep::UserNamespace };
     let launcher = process::clone_process(flags, move || {
-        let born = match go() {
+        let results = match go() {
             Ok(()) => clone_inits(inits, CloneFlags::CLONE_PARENT),
             Err((step, errno)) => all(step, errno),
         };
-        for cloned in born {
+        for cloned in results {
             let _ = match &cloned {
                 Ok(init) => {
-                    control::send(&theirs, SideMessage::Born(init.pid), Some(init.pidfd.as_fd()))
+                    control::send(&theirs, SideMessage::Cloned(init.pid), Some(init.pidfd.as_fd()))
                 }
                 Err(error) => {
                     control::send(&theirs, SideMessage::Failed(error.step, error.errno), None)
@@ -530,10 +530,10 @@ fn launch(
         Ok(launcher) => launcher,
         Err(errno) => return all(step, errno),
     };
-    let mut born = Vec::with_capacity(count);
-    while born.len() < count {
-        born.push(match control::receive(&ours, true) {
-            Ok(SideReply::Message(SideMessage::Born(pid), Some(pidfd))) => {
+    let mut results = Vec::with_capacity(count);
+    while results.len() < count {
+        results.push(match control::receive(&ours, true) {
+            Ok(SideReply::Message(SideMessage::Cloned(pid), Some(pidfd))) => {
                 Ok(Cloned { pid, pidfd })
             }
             Ok(SideReply::Message(SideMessage::Failed(step, errno), _)) => {
@@ -544,5 +544,5 @@ fn launch(
         });
     }
     wait(&launcher);
-    born
+    results
 }

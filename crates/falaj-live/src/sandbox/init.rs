@@ -307,7 +307,7 @@ impl SideInit {
         let Some((program, arguments)) = words.split_first() else {
             return Some(Err(Exit::Code(127)));
         };
-        let complaints = streams[2].as_ref().and_then(|stderr| stderr.try_clone().ok());
+        let error_stream = streams[2].as_ref().and_then(|stderr| stderr.try_clone().ok());
         let stream = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::inherit, Stdio::from);
         let [stdin, stdout, stderr] = streams.map(stream);
 
@@ -340,7 +340,7 @@ impl SideInit {
                 let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
                 let why = if found { errno.desc() } else { "command not found" };
                 let line = format!("falaj: {}: {why}\n", program.display());
-                let _ = match complaints {
+                let _ = match error_stream {
                     Some(stderr) => File::from(stderr).write_all(line.as_bytes()),
                     None => io::stderr().write_all(line.as_bytes()),
                 };

@@ -95,7 +95,7 @@ impl<'a> Sends<'a> {
         source: &'a Source,
         cost: impl Fn(u32) -> u32,
         place: FlowPlace,
-        many: Many,
+        many: SourceCount,
     ) -> Sends<'a> {
         let spec = source.spec();
         let (bytes, times) = spec.mean_size();
@@ -131,15 +131,15 @@ impl FlowPlace {
 
 /// The number of the sources that send to a place.
 #[derive(Clone, Copy, Default)]
-struct Many {
+struct SourceCount {
     most: u32,
     /// The mean number of these sources, if rules take only some packets.
     mean: f64,
 }
 
-impl Many {
-    fn all(source: &Source) -> Many {
-        Many { most: source.sources, mean: source.sources.into() }
+impl SourceCount {
+    fn all(source: &Source) -> SourceCount {
+        SourceCount { most: source.sources, mean: source.sources.into() }
     }
 }
 
@@ -158,11 +158,15 @@ pub fn sources(scenario: &Scenario) -> Vec<Vec<Sends<'_>>> {
     all
 }
 
-fn places(scenario: &Scenario, rules: &[RouteRule], source: &Source) -> BTreeMap<FlowPlace, Many> {
+fn places(
+    scenario: &Scenario,
+    rules: &[RouteRule],
+    source: &Source,
+) -> BTreeMap<FlowPlace, SourceCount> {
     let Some(key) = source.key.filter(|_| !rules.is_empty()) else {
-        return BTreeMap::from([(FlowPlace::first(source), Many::all(source))]);
+        return BTreeMap::from([(FlowPlace::first(source), SourceCount::all(source))]);
     };
-    let mut all: BTreeMap<FlowPlace, Many> = BTreeMap::new();
+    let mut all: BTreeMap<FlowPlace, SourceCount> = BTreeMap::new();
     for n in 0..source.sources {
         let key = source.following(&key, n);
         let passage = Passage::of(rules, &key, usize::from(source.towards == Towards::Down));
@@ -192,7 +196,7 @@ pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String>
     let direction = scenario.links[source.link].direction(source.towards);
     let place = FlowPlace::first(source);
     let cost = |bytes| direction.cost(bytes);
-    Envelope::derived(&[&Sends::on(source, cost, place, Many::all(source))])
+    Envelope::derived(&[&Sends::on(source, cost, place, SourceCount::all(source))])
 }
 
 /// The sum of all envelopes, if all are known.
@@ -266,7 +270,7 @@ mod tests {
                     stop: None,
                     ecn: falaj_sched::units::label::Ecn::Not,
                 };
-                let (place, many) = (FlowPlace::first(&source), Many::all(&source));
+                let (place, many) = (FlowPlace::first(&source), SourceCount::all(&source));
                 let sends = Sends::on(&source, |bytes| bytes, place, many);
                 let curve = Envelope::derived(&[&sends]).unwrap().curve;
                 let mut tight = false;

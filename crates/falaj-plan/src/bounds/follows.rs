@@ -95,7 +95,10 @@ pub(super) fn full_queue(guarantee: &Guarantee, flow: &Outlook) -> Delay {
             )
         }
         (Ok(_), Some(_), Some(_)) => format!("{queue}: no more than {} ever waits", flow.limit),
-        _ => format!("{queue}: nothing limits what it sends, and a full one holds {}", flow.limit),
+        _ => format!(
+            "{queue}: the flow's traffic has no limit, and a full queue holds {}",
+            flow.limit
+        ),
     };
     Delay {
         delay: guarantee.delay.delay,

@@ -275,7 +275,7 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
         let MaskConfig { mask, most, .. } = each;
         let shared = each.shared();
         format!(
-            "at most {most} {what}, by {mask}, each with this guarantee; further ids share additional ones ({shared}), and have the guarantee together"
+            "at most {most} {what}, by {mask}, each with this guarantee; further ids share additional {what} ({shared}), each of which has this guarantee for all its ids together"
         )
     };
     let link = direction.pipe.masks.link.as_ref().map(|each| of(each, "links"));

@@ -282,7 +282,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         ("ENDLESS", "it waited 1000 times in a row while 2 flows have packets"),
         ("NO_ANSWER", "it answers 77, which is not an answer"),
         ("FAILS", "it failed: it is Sunday"),
-        ("FAILS_SILENTLY", "it failed: it gives no reason"),
+        ("FAILS_SILENTLY", "it failed: the library gives no reason"),
         ("DROPS_EMPTY", "it drops from flow 2 (the first is 0), which has no packet"),
     ] {
         let (sent, broken) = run(&plugin(&loaded(&naughty(fault)), 3), row(), &[]);

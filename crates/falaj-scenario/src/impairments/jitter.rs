@@ -132,7 +132,7 @@ fn process(given: &BriefTable<'_>, reading: &mut Reading<'_, '_>) -> Result<Jitt
                 ),
             )
             .label(format!(
-                "they take no time instead: the mean is {}, not {delay}, and the deviation {}",
+                "they arrive without delay instead: the mean is {}, not {delay}, and the deviation is {}",
                 round(mean),
                 round(deviation)
             ))

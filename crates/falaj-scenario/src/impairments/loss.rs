@@ -205,14 +205,14 @@ fn process(given: &BriefTable<'_>, problems: &mut Vec<Problem>) -> Result<Loss, 
                 return refuse(
                     "p14",
                     "with `p13` it is above 100%",
-                    "both lead out of a gap: 100% at most",
+                    "both are transitions out of a gap: together 100% at most",
                 );
             }
             if given.values.probability("p31").is_some() && sum(p31, p("p32")) > 1.0 {
                 return refuse(
                     "p32",
                     "with `p31` it is above 100%",
-                    "both lead out of a loss: 100% at most",
+                    "both are transitions out of a loss: together 100% at most",
                 );
             }
             if p("p32") != Probability::NEVER && p("p23") == Probability::NEVER {

@@ -192,8 +192,10 @@ fn read_envelope<'a>(
         let at = flow.field("envelope").map_or(flow.at.clone(), |f| f.at.clone());
         let why = format!("the envelope of {} has {} token buckets", flow.what, tables.len());
         problems.push(
-            Problem::error(at, why)
-                .help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)),
+            Problem::error(at, why).help(format!(
+                "at most {}; only the most restrictive ones matter",
+                keys::BUCKETS_MAX
+            )),
         );
         return None;
     }
@@ -302,7 +304,7 @@ pub(crate) fn all<'a>(
         problems.push(
             Problem::error(
                 first.at.clone(),
-                format!("{name} has no flows, and `{}` cannot do without", entry.kind),
+                format!("{name} has no flows, but the scheduler `{}` needs flows", entry.kind),
             )
             .help(format!(
                 "add flows `[link.NAME.flow.FLOW]` with `match` and {}",
@@ -333,7 +335,7 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
         None => problems.push(
             Problem::warning(
                 owner.at.clone(),
-                format!("no flow of {} takes the packets that match no rule", owner.what),
+                format!("some packets match no flow of {}", owner.what),
             )
             .label("they are dropped")
             .help("a last flow with `match = \"any\"` takes them"),
@@ -346,7 +348,7 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
                     format!("no packet reaches {}", flow.fields.what),
                 )
                 .help(format!(
-                    "flow {} before it matches every packet; put that one last",
+                    "flow {0} before it matches every packet; put flow {0} last",
                     quoted(taker)
                 ))
             }));

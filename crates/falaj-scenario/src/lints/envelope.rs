@@ -49,7 +49,7 @@ pub(crate) fn envelopes(
             problems.push(
                 Problem::warning(
                     at.clone(),
-                    format!("flow {name}: its traffic is more than its envelope lets it send"),
+                    format!("flow {name}: its traffic exceeds its envelope"),
                 )
                 .label(label)
                 .help("delays guaranteed for the envelope are not guaranteed for this traffic")

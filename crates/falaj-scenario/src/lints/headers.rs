@@ -97,13 +97,16 @@ impl Headers {
                  grows alike"
             ))
         } else {
-            Problem::warning(at, format!("{who}: its traffic does not fit, by its headers alone"))
-                .label(format!(
-                    "{written} are beyond {limit}; {added:.0} % on top of {other} of payload are \
+            Problem::warning(
+                at,
+                format!("{who}: its traffic does not fit, only because of its headers"),
+            )
+            .label(format!(
+                "{written} are beyond {limit}; {added:.0} % on top of {other} of payload are \
                      headers"
-                ))
-                .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
-                .help("`layer = \"payload\"`, if all these rates and sizes are to count payload")
+            ))
+            .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
+            .help("`layer = \"payload\"`, if all these rates and sizes are to count payload")
         }
     }
 }

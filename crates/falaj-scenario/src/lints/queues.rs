@@ -149,10 +149,14 @@ impl LongTail {
         let [shorter, longer] = self.fitting;
         Problem::warning(
             at,
-            format!("{what}: {share:.1} % of its phase passes unused after its largest packets"),
+            format!(
+                "{what}: {share:.1} % of its phase is unused if its packets have the largest size"
+            ),
         )
         .label(format!("{} are too short for {} B", self.tail, self.largest))
-        .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
+        .help(format!(
+            "write `{shorter}` or `{longer}`, which packets of the largest size fill without a rest"
+        ))
         .help("or give the rest away: `tail = \"skip\"` in the scheduler")
     }
 }

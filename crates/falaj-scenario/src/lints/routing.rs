@@ -96,10 +96,10 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
             Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(
                 match taker {
                     Some(before) => format!(
-                        "rule {} before it matches them all; put that one after it",
+                        "rule {0} before it matches them all; put rule {0} after it",
                         quoted(&before.rule.name)
                     ),
-                    None => "a rule before it matches every packet; put that one last".to_owned(),
+                    None => "a rule before it matches every packet; put that rule last".to_owned(),
                 },
             ),
         );

@@ -181,7 +181,7 @@ pub(crate) fn sends(
                     PeriodLaw::Pareto(shape)
                 }
                 Some(Datum::Decimal(shape)) => {
-                    let why = format!("{shape} is not a shape whose bursts have a mean");
+                    let why = format!("with the shape {shape}, bursts have no mean length");
                     refused(
                         "shape",
                         why,
@@ -254,7 +254,7 @@ pub(crate) fn sends(
             };
             let Some(frames) = pattern.chars().map(Frame::of).collect::<Option<Vec<Frame>>>()
             else {
-                let why = format!("{} has other letters than those of frames", quoted(pattern));
+                let why = format!("{} contains a letter that is no type of frame", quoted(pattern));
                 refused(
                     "pattern",
                     why,

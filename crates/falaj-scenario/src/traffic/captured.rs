@@ -56,7 +56,7 @@ pub(crate) fn recording(
         Err(error) => {
             return refuse(
                 format!("{} cannot be read: {error}", quoted(name)),
-                "a pcap or pcapng file, packed by gzip, by zstd or not".into(),
+                "name a pcap or pcapng file, which may be compressed by gzip or zstd".into(),
             );
         }
     };
@@ -79,7 +79,7 @@ pub(crate) fn recording(
         Err(why) => {
             return refuse(
                 format!("{}: {why}", quoted(name)),
-                "a pcap or pcapng file, packed by gzip, by zstd or not".into(),
+                "name a pcap or pcapng file, which may be compressed by gzip or zstd".into(),
             );
         }
     };

@@ -153,7 +153,7 @@ fn one<'a>(
             {
                 if less < more {
                     let why =
-                        format!("`{name}` is less than `{than}`, and packets cannot keep to both");
+                        format!("`{name}` is less than `{than}`; packets cannot conform to both");
                     problems.push(
                         Problem::error(at(name), why)
                             .help("`x-min` is the least, and `over` the greatest"),

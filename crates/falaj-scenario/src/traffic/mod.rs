@@ -314,7 +314,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     for literal in &headers.more {
         let macs = key.macs.unwrap_or(Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] });
         match literal {
-            Literal { not: true, .. } => return Err("values, and `not` gives none"),
+            Literal { not: true, .. } => return Err("only values, so `not` is not possible"),
             Literal { term, .. } => match *term {
                 Term::Ether(kind) => key.ether = Some(kind),
                 Term::Vlan(vlan) => key.vlan = Some(vlan),
@@ -327,7 +327,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
                 Term::Ttl(..) => return Err("one time to live, and no range"),
                 Term::Length(..) => return Err("the length that `size` gives"),
                 Term::Fragment | Term::FirstFragment => {
-                    return Err("no pieces: sources send whole packets");
+                    return Err("no fragments: sources send whole packets");
                 }
                 _ => return Err("one address and one port, and no table"),
             },

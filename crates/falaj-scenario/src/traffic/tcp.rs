@@ -39,7 +39,7 @@ pub(crate) fn connection(
     if !fields.means("bytes") {
         refused(
             "pause",
-            "there is no other transfer after one without end",
+            "no transfer follows a transfer without end",
             "write `bytes = \"1MB\"` too",
         );
     }
@@ -51,8 +51,7 @@ pub(crate) fn connection(
     };
     if congestion == Congestion::Dctcp && matches!(given.choice("ecn"), None | Some("no")) {
         let at = fields.field("congestion").map_or(fields.at.clone(), |field| field.at.clone());
-        let why =
-            "`congestion`: packets of this source are not marked, and without marks DCTCP is Reno";
+        let why = "`congestion`: packets of this source are not marked, and without marks DCTCP behaves like Reno";
         let help = "write `ecn = \"ect1\"`, or `\"ect0\"` for a queue that marks all alike";
         problems.push(Problem::warning(at, why).help(help));
     }
@@ -84,13 +83,13 @@ pub(crate) fn judge(
         problems.push(
             Problem::error(
                 at,
-                "`size`: the segments of a connection are alike, but for the last one",
+                "`size`: all segments of a connection except the last have the same size",
             )
             .help("write the size of a full one, as in `size = \"1514B\"`"),
         );
     }
     if direction.pipe.setup.rate.is_unlimited() {
-        let why = format!("{} is held back by nothing: its link has no rate", fields.what);
+        let why = format!("nothing limits {}: its link has no rate", fields.what);
         let at = fields.field("model").map_or(fields.at.clone(), |field| field.at.clone());
         problems.push(Problem::error(at, why).help("write a `rate` in the link's table"));
     }

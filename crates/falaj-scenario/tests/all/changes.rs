@@ -259,7 +259,7 @@ fn a_warning_of_the_changed_scenario_is_at_the_change() {
                 [[change]]\nat = \"1s\"\nset = { \"x.envelope\" = { rate = \"1mbit\", burst = \"9kB\" } }\n";
     let (_, warnings) = parse(&format!("{LINK}{text}"), "a.toml").unwrap();
     let expected = expect![[r#"
-        warning: flow `x`: its traffic is more than its envelope lets it send
+        warning: flow `x`: its traffic exceeds its envelope
           --> a.toml:14:24
            |
         14 | set = { "x.envelope" = { rate = "1mbit", burst = "9kB" } }

@@ -87,7 +87,7 @@ fn a_link_of_no_host() {
         5 | [host.a]
           |  ^^^^
           |
-          = help: where there are hosts, each link is named by one or two of them
+          = help: if there are hosts, each link must be connected to one or two of them
     "#]],
     );
 }
@@ -111,7 +111,7 @@ fn names_that_would_not_be_found() {
         7 | [host.router]
           | ^^^^^^^^^^^^^
           |
-          = help: `router` is the one in the middle, and `localhost` each host itself
+          = help: `router` is the router in the middle, and `localhost` is each host itself
 
         error: `-a` cannot be the name of a host
          --> a.toml:9:1

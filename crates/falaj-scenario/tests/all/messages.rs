@@ -476,7 +476,7 @@ fn a_discipline_that_needs_flows() {
         r#"scheduler = { kind = "virtual-links" }
 "#,
         expect![[r#"
-            error: link `a` has no flows, and `virtual-links` cannot do without
+            error: link `a` has no flows, but the scheduler `virtual-links` needs flows
              --> a.toml:1:1
               |
             1 | [link.a]
@@ -1188,7 +1188,7 @@ rate = "1mbit"
 match = "udp"
 "#,
         expect![[r#"
-            warning: no flow of link `a` takes the packets that match no rule
+            warning: some packets match no flow of link `a`
              --> a.toml:1:1
               |
             1 | [link.a]
@@ -1216,7 +1216,7 @@ match = "udp"
             5 | [link.a.flow.y]
               | ^^^^^^^^^^^^^^^
               |
-              = help: flow `x` before it matches every packet; put that one last
+              = help: flow `x` before it matches every packet; put flow `x` last
         "#]],
     );
 }
@@ -1375,7 +1375,7 @@ fn headers_that_decide() {
     warnings(
         &VOICE.replace("224k", "300k"),
         expect![[r#"
-        warning: flow `voice`: its traffic does not fit, by its headers alone
+        warning: flow `voice`: its traffic does not fit, only because of its headers
           --> a.toml:11:8
            |
         11 | rate = "300kbit"
@@ -1510,13 +1510,13 @@ phase = "28us"
     warnings(
         text,
         expect![[r#"
-        warning: flow `x`: 6.7 % of its phase passes unused after its largest packets
+        warning: flow `x`: 6.7 % of its phase is unused if its packets have the largest size
          --> a.toml:9:9
           |
         9 | phase = "30us"
           |         ^^^^^^ 2us are too short for 500 B
           |
-          = help: write `28us` or `32us`, in which they fit without a rest
+          = help: write `28us` or `32us`, which packets of the largest size fill without a rest
           = help: or give the rest away: `tail = "skip"` in the scheduler
     "#]],
     );
@@ -1820,7 +1820,7 @@ fn what_is_no_size() {
         r#"mtu = "1.5M"
 "#,
         expect![[r#"
-            error: `mtu`: `1.5M` has half a unit
+            error: `mtu`: `1.5M` has an incomplete unit
              --> a.toml:3:7
               |
             3 | mtu = "1.5M"
@@ -1884,7 +1884,7 @@ match = "any"
 queue = "2M"
 "#,
         expect![[r#"
-            error: `queue`: `2M` has half a unit
+            error: `queue`: `2M` has an incomplete unit
              --> a.toml:5:9
               |
             5 | queue = "2M"
@@ -2487,7 +2487,7 @@ quantum = "10B"
 match = "udp dport 3"
 "#,
         expect![[r#"
-            warning: no flow of link `up` takes the packets that match no rule
+            warning: some packets match no flow of link `up`
              --> a.toml:1:1
               |
             1 | [link.up]
@@ -2624,7 +2624,7 @@ kind = "A"
 phase = "1ms"
 "#,
         expect![[r#"
-            warning: no flow of link `up` takes the packets that match no rule
+            warning: some packets match no flow of link `up`
              --> a.toml:1:1
               |
             1 | [link.up]
@@ -2869,7 +2869,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
         3 | loss = { kind = "four-states", p13 = "60%", p14 = "50%" }
           |                                                   ^^^^^
           |
-          = help: both lead out of a gap: 100% at most
+          = help: both are transitions out of a gap: together 100% at most
     "#]],
     );
     errors_of_link(
@@ -2955,7 +2955,7 @@ fn what_a_link_would_do_otherwise() {
              --> a.toml:4:21
               |
             4 | jitter = { amount = "5ms", distribution = "normal" }
-              |                     ^^^^^ they take no time instead: the mean is 10.042ms, not 10ms, and the deviation 4.9ms
+              |                     ^^^^^ they arrive without delay instead: the mean is 10.042ms, not 10ms, and the deviation is 4.9ms
               |
               = help: from a `delay` of 19.997102ms on it is as configured
         "#]],
@@ -3443,7 +3443,7 @@ to = "drop"
             15 | [[rule]]
                | ^^^^^^^^
                |
-               = help: rule `2` before it matches them all; put that one after it
+               = help: rule `2` before it matches them all; put rule `2` after it
 
             warning: packets that match no rule are dropped
               --> a.toml:15:1
@@ -3465,7 +3465,7 @@ to = "drop"
             8 | [[rule]]
               | ^^^^^^^^
               |
-              = help: a rule before it matches every packet; put that one last
+              = help: a rule before it matches every packet; put that rule last
         "#]],
     );
     // One rule in each direction takes all packets. A rule with a policer leaves some packets to
@@ -3485,7 +3485,7 @@ to = "drop"
             15 | [[rule]]
                | ^^^^^^^^
                |
-               = help: a rule before it matches every packet; put that one last
+               = help: a rule before it matches every packet; put that rule last
         "#]],
     );
 }
@@ -3616,7 +3616,7 @@ offset = "1ms"
                |
                = help: write a longer frame, or a smaller `size`
 
-            error: `x-ave` is less than `x-min`, and packets cannot keep to both
+            error: `x-ave` is less than `x-min`; packets cannot conform to both
               --> a.toml:14:36
                |
             14 | allowed = { x-min = "4ms", x-ave = "1ms", over = "100ms" }
@@ -3758,7 +3758,7 @@ size = "74B-1514B"
                |
                = help: write transitions per second: each row of `d0` and `d1` together adds up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
 
-            error: `shape`: 1 is not a shape whose bursts have a mean
+            error: `shape`: with the shape 1, bursts have no mean length
               --> a.toml:23:9
                |
             23 | shape = 1
@@ -3766,7 +3766,7 @@ size = "74B-1514B"
                |
                = help: write a number above 1 and up to 10, as in `1.5`
 
-            error: `pattern`: `IPBX` has other letters than those of frames
+            error: `pattern`: `IPBX` contains a letter that is no type of frame
               --> a.toml:28:11
                |
             28 | pattern = "IPBX"
@@ -3828,7 +3828,7 @@ congestion = "reno"
               |
               = help: leave out `rate`, or change the model
 
-            error: `pause`: there is no other transfer after one without end
+            error: `pause`: no transfer follows a transfer without end
               --> a.toml:10:1
                |
             10 | pause = "1s"
@@ -3852,7 +3852,7 @@ congestion = "reno"
                |
                = help: allowed: `reno`, `cubic`, `dctcp`, `bbr`
 
-            error: `size`: the segments of a connection are alike, but for the last one
+            error: `size`: all segments of a connection except the last have the same size
               --> a.toml:18:8
                |
             18 | size = "imix"
@@ -3872,7 +3872,7 @@ congestion = "reno"
     errors(
         "[link.a]\nrate = \"unlimited\"\n[traffic.a]\nmodel = \"tcp\"\nsize = \"1514B\"\n",
         expect![[r#"
-            error: traffic `a` is held back by nothing: its link has no rate
+            error: nothing limits traffic `a`: its link has no rate
              --> a.toml:4:9
               |
             4 | model = "tcp"
@@ -4046,7 +4046,7 @@ fn dctcp_without_marks() {
     warnings(
         &source(""),
         expect![[r#"
-            warning: `congestion`: packets of this source are not marked, and without marks DCTCP is Reno
+            warning: `congestion`: packets of this source are not marked, and without marks DCTCP behaves like Reno
              --> a.toml:6:14
               |
             6 | congestion = "dctcp"
@@ -4067,7 +4067,7 @@ fn many_warnings_that_are_alike() {
     warnings_of_link(
         &format!("{drr}{}", flows(5)),
         expect![[r#"
-        warning: no flow of link `a` takes the packets that match no rule
+        warning: some packets match no flow of link `a`
          --> a.toml:1:1
           |
         1 | [link.a]

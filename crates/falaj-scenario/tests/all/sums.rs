@@ -152,7 +152,7 @@ fn traffic_beyond_its_envelope_is_said() {
             warnings.problems().iter().map(|p| format!("{}: {}", p.title, p.label)).collect();
         said.join("\n")
     };
-    let more = "flow `a`: its traffic is more than its envelope lets it send";
+    let more = "flow `a`: its traffic exceeds its envelope";
     for (traffic, why) in [
         (
             "model = \"cbr\"\nrate = \"1001kbit\"\nsize = \"500B\"",

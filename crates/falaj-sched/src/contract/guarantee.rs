@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropImpact {
     /// No flow's guarantee breaks.
-    Nobody,
+    NoFlow,
     /// Only the guarantee of the packets' own flow breaks.
     Own,
     /// The guarantees of all flows break.
@@ -71,7 +71,7 @@ pub trait Guarantees: Discipline {
     /// The flows whose guarantees break if queue management drops packets that were already queued.
     fn harm_of_drops(&self) -> DropImpact {
         // A discipline that sees arrivals has already counted the packets that are dropped later.
-        if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
+        if self.only_over_queues() { DropImpact::Own } else { DropImpact::NoFlow }
     }
 
     /// Bound on the difference between the delays of two packets of `f`, if they pass a chain of

@@ -12,7 +12,7 @@ use crate::units::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropCause {
     /// The discipline decided to drop it.
-    Answered,
+    Decided,
     /// Another packet needed the room. The packet was the head of its queue, and was not on the
     /// wire.
     Head,

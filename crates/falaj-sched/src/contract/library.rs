@@ -90,7 +90,7 @@ pub struct Traits {
     /// True if the discipline sees packets at their arrival.
     pub sees_arrivals: bool,
     /// True if an instance can take over the state of another instance of the same library.
-    pub succeeds: bool,
+    pub can_migrate: bool,
 }
 
 /// A loaded library with one discipline.

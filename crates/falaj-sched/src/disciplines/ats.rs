@@ -228,7 +228,7 @@ impl MediumHooks for Ats {}
 impl Guarantees for Ats {
     /// Drops break no guarantee, because a dropped packet has spent no tokens.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     /// Eligible packets of a flow conform to its bucket. An eligible packet waits for the bursts of

@@ -224,7 +224,7 @@ impl Guarantees for Cbs {
         for (n, higher) in self.slopes[..f.index()].iter().enumerate() {
             let Some(higher) = higher else {
                 return Err(NoGuarantee(format!(
-                    "class {} before it is not shaped, and may fill the link: give it an `idle-slope`, or name it later",
+                    "class {}, which is higher, is not shaped and may fill the link: give that class an `idle-slope`, or define it after this one",
                     n + 1
                 )));
             };

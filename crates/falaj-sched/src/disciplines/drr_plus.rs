@@ -233,7 +233,7 @@ impl DrrPlus {
             let rate = rate.unwrap_or_else(|| one_packet_in(setup.largest, window));
             if rate.0 == 0 || rate.0 >= left {
                 let what = format!(
-                    "this contract has a rate of {rate}, and those before it leave {}",
+                    "this contract has a rate of {rate}, but the contracts of the flows before it leave only {}",
                     Rate(left)
                 );
                 let (param, help) = if timer {

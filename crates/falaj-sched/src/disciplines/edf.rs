@@ -145,7 +145,7 @@ impl MediumHooks for Edf {}
 impl Guarantees for Edf {
     /// A packet's deadline does not depend on the packets before it, so drops break no guarantee.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     /// Let `d_i` be the deadline of flow `i`, and `min d` the shortest of all. A packet of any flow

@@ -254,7 +254,7 @@ impl QueueHooks for FqCodel {
         because: DropCause,
         _: Time,
     ) {
-        if because == DropCause::Answered {
+        if because == DropCause::Decided {
             flows.state_mut(f).codel = self.chosen.0;
         }
         self.left(flows, f, bytes);

@@ -198,7 +198,7 @@ impl MediumHooks for Mgfq {}
 impl Guarantees for Mgfq {
     /// A packet's position does not depend on the packets before it, so drops break no guarantee.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     /// At its due date at the latest, a packet is in the queue that is sent. Later packets join

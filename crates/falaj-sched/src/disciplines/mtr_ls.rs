@@ -91,7 +91,8 @@ impl MtrLs {
                 flow: None,
                 param: "period",
                 what: format!(
-                    "in {quantum} some flow's part is less than a packet, or beyond a terabyte"
+                    "in a period of {quantum}, some flow's part is less than a packet, or more \
+                     than a terabyte"
                 ),
                 help: format!(
                     "at least {shortest}, so that the slowest flow's part holds {} B",

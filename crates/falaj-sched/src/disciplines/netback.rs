@@ -217,11 +217,15 @@ impl Guarantees for Netback {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(match self.credits[f.index()] {
             Some(credit) => format!(
-                "a credit of {credit} B in {} is a cap and no guarantee: turns are of packets, \
-                 however long others' are; `mclock` has a reservation beside a limit",
+                "a credit of {credit} B in {} is a maximum rate and no guarantee: flows take turns \
+                 by packets of any length; use `mclock`, which has a reservation and a limit",
                 self.period
             ),
-            None => "turns are of packets, however long others' are: `drr` counts bytes".into(),
+            None => {
+                "flows take turns by packets of any length, so no rate is guaranteed: use `drr`, \
+                 which counts bytes"
+                    .into()
+            }
         }))
     }
 }

@@ -224,7 +224,7 @@ impl Rcsp {
             help: help.into(),
         };
         if f.values.choice("regulator") != Some("delay-jitter") {
-            let what = "it is of use to a regulator of delay-jitter only".into();
+            let what = "only a delay-jitter regulator uses it".into();
             let help = "write `regulator = \"delay-jitter\"` too, or leave it out";
             return given.map_or(Ok(None), |_| Err(refused("delay-bound", what, help)));
         }
@@ -237,7 +237,7 @@ impl Rcsp {
                 Ok(waits) => Ok(Some(waits)),
                 Err(NoGuarantee(why)) => {
                     let what =
-                        format!("the latest departure of its packets does not follow: {why}");
+                        format!("the latest departure of its packets cannot be computed: {why}");
                     Err(refused("regulator", what, "or give a `delay-bound`"))
                 }
             },
@@ -278,7 +278,7 @@ impl Rcsp {
         for (n, f) in self.flows.iter().enumerate().filter(|(_, f)| f.priority <= priority) {
             let Some(gaps) = f.gaps else {
                 return Err(NoGuarantee(format!(
-                    "flow {} goes before it or beside it and is not regulated: give it a `min-gap`, or a later priority",
+                    "flow {0} has the same or a higher priority and is not regulated: give flow {0} a `min-gap`, or a lower priority (a larger number)",
                     n + 1
                 )));
             };
@@ -474,7 +474,7 @@ impl MediumHooks for Rcsp {
 impl Guarantees for Rcsp {
     /// Drops break no guarantee, because packets behind a dropped packet need no gap from it.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     /// An eligible packet waits for the packets that its own and the higher priorities may send at
@@ -483,14 +483,16 @@ impl Guarantees for Rcsp {
     /// one interval because of packets that were sent earlier.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         if self.releases {
-            let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
+            let why = "a packet that was released before its time makes the packets behind it wait for longer than the queue's length shows";
             return Err(NoGuarantee(format!("{why}; `idle = \"hold\"` gives guarantees")));
         }
         let own = self.flows[f.index()];
         let waits = self.waits(own.priority)?;
         let Some(gaps) = own.gaps else {
             return Err(NoGuarantee(
-                "a flow that is not regulated may be behind any number of its own".into(),
+                "a flow that is not regulated has no limit on its own packets, so a packet may \
+                 wait behind any number of them"
+                    .into(),
             ));
         };
         let regulated = |packets: u64| {
@@ -530,7 +532,7 @@ impl Guarantees for Rcsp {
         (waits <= bound && !self.releases).then_some(Bound {
             delay: waits,
             formula: "d, the least with sum (d/Xmin + 1) L + L = C d",
-            condition: "since it first came to a chain of such links, this one the last, while it keeps to its gaps",
+            condition: "from the packet's arrival at the first of several links with `rcsp`, this link being the last, while the flow keeps its gaps",
         })
     }
 }

@@ -239,7 +239,7 @@ impl Guarantees for Spfq {
     /// Drops break no guarantee, because a dropped packet does not count in the starts and finishes
     /// of other packets.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

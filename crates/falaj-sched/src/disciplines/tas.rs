@@ -289,11 +289,11 @@ impl Guarantees for Tas {
         Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + waits,
-            rate_formula: "r = C w/T, w = the time open less a packet that does not fit and one \
-                           under way",
+            rate_formula: "r = C w/T, w = the time open less a packet that does not fit and a \
+                           packet on the wire",
             delay: Bound {
                 delay: rate.airtime_of_many(self.full_queues[f.index()]) + waits,
-                formula: "B/r + the time closed + a packet that does not fit + one under way",
+                formula: "B/r + time closed + a packet that does not fit + a packet on the wire",
                 condition: "packets that found room",
             },
             others: Vec::new(),

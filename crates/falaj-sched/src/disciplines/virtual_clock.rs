@@ -205,7 +205,7 @@ impl MediumHooks for VirtualClock {}
 impl Guarantees for VirtualClock {
     /// A dropped packet has not advanced the clock.
     fn harm_of_drops(&self) -> DropImpact {
-        DropImpact::Nobody
+        DropImpact::NoFlow
     }
 
     /// A flow that exceeded its rate has no bound: its reading may be any time ahead.

@@ -215,7 +215,7 @@ impl Discipline for Guard {
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
 
     fn can_migrate_from(&self, old: &Guard) -> bool {
-        self.traits.succeeds
+        self.traits.can_migrate
             && old.broken.is_none()
             && self.library.0.code() == old.library.0.code()
     }

@@ -252,7 +252,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
             self.queues.flows(),
             queue,
             packet.bytes,
-            DropCause::Answered,
+            DropCause::Decided,
             now,
         );
         packet

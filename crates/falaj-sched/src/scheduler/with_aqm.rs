@@ -346,7 +346,7 @@ fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Opt
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
     let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
     match discipline.harm_of_drops() {
-        DropImpact::Nobody => None,
+        DropImpact::NoFlow => None,
         DropImpact::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
             let name = policy.name();
             NoGuarantee(format!(

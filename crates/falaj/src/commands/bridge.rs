@@ -156,7 +156,7 @@ const MTU: u32 = 1500;
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.forwarding.recording.take_standard_output()?;
     if args.a == args.b {
-        bail!("{} is one interface: a link has two ends", args.a);
+        bail!("both ends are the interface {}: a link needs two different interfaces", args.a);
     }
     let ends = [&args.a, &args.b];
     if args.via == Via::Xdp && ends.iter().any(|name| name.interface().is_none()) {

@@ -584,7 +584,7 @@ fn entrance(users: &Users) {
     input.write_all(b"stop\n").unwrap();
     let ran: Ran = child.wait_with_output().unwrap().into();
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let line = ran.err.lines().find(|line| line.contains("were not read in time at the entrance"));
+    let line = ran.err.lines().find(|line| line.contains("were not read in time where they enter"));
     let count: u64 = line
         .unwrap_or_else(|| panic!("{ran:?}"))
         .split_whitespace()
@@ -741,7 +741,7 @@ fn netns(users: &Users) {
             let ran: Ran = command.output().unwrap().into();
             assert_eq!(ran.status, Some(2), "{ran:?}");
             assert!(
-                ran.err.contains("the namespace is not yours to enter: run as root"),
+                ran.err.contains("you may not enter this namespace: run as root"),
                 "{}",
                 ran.err
             );
@@ -828,7 +828,7 @@ fn host_ports(users: &Users) {
     let ran = users.run(&probe);
     assert!(!ran.err.contains("--host-port"), "not served: {ran:?}");
     for (flags, words) in [
-        (&["--host-port", "web"][..], "write a port of the host, 8000"),
+        (&["--host-port", "web"][..], "write a port of the host, such as `8000`"),
         (&["--host-port", "8000:80", "--host-port", "80"], "given twice for the command's port 80"),
     ] {
         let ran = users.run(&[flags, &["--", "true"]].concat());
@@ -1354,9 +1354,9 @@ fn ruled(_: &Users) {
     let words = ["traffic", file("ruled.toml", RULED), "--duration", "500ms", "--json"];
     let ran = falaj(&words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
-    let said = "traffic `gone` cannot be sent as real datagrams: the rules lead no UDP datagram from 10.77.0.2 ";
+    let said = "traffic `gone` cannot be sent as real datagrams: by the rules, no UDP datagram from 10.77.0.2 ";
     assert!(
-        ran.err.contains(said) && ran.err.contains("leave `link` and `flow` out"),
+        ran.err.contains(said) && ran.err.contains("leave out `link` and `flow`"),
         "{}",
         ran.err
     );
@@ -1366,7 +1366,7 @@ fn ruled(_: &Users) {
         text.replace("headers = \"udp dport 5001\"", "headers = \"udp src 10.1.0.7 dport 5001\"");
     let ran = falaj(&["traffic", file("ruled.toml", &other), "--duration", "500ms"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("an address that is none of the ends'"),
+        ran.status == Some(2) && ran.err.contains("an address that does not belong to its end"),
         "{ran:?}"
     );
 

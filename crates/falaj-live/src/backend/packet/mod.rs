@@ -290,7 +290,7 @@ pub struct PacketReader {
 
 /// Number of consecutive empty reads after which a pending error of the socket is cleared. Such an
 /// error would wake the event loop again and again.
-const PATIENCE: u32 = 64;
+const EMPTY_READS: u32 = 64;
 
 impl PacketReader {
     /// The reader of a socket. A socket can have only one reader.
@@ -311,7 +311,7 @@ impl PacketReader {
         loop {
             let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
-                if self.nothing == PATIENCE {
+                if self.nothing == EMPTY_READS {
                     self.nothing = 0;
                     // The pending error says that the interface went down; the monitor reports that
                     // too.

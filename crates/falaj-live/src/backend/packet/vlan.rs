@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_too_short_or_too_long_to_be_refused() {
+    fn a_unit_without_room_for_the_tag_is_refused() {
         for length in Tap::VNET_HEADER..100 {
             let mut unit = vec![0xff; length + 3];
             assert_eq!(put_back(&mut unit, length, None), Ok(length));

@@ -64,8 +64,8 @@ mod address {
     impl Address for MonitorSocket {
         fn open(&self, _: &OpenOptions) -> Result<OpenEnd, OpenError> {
             let opened = VhostUser::listen(&self.0).map_err(|cause| {
-                let attempt = "cannot listen there; take a name that is free, in a directory that \
-                               you may write to";
+                let attempt = "cannot listen there; use a path that does not exist yet, in a \
+                               directory that you may write to";
                 OpenError::new(attempt, cause)
             });
             let (card, monitor) = opened?;

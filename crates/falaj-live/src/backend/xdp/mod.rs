@@ -86,7 +86,7 @@ struct XdpMemory {
 
 /// Number of consecutive empty reads after which a pending error of the socket is cleared. Such an
 /// error makes the socket readable all the time, and so would wake the event loop without end.
-const PATIENCE: u32 = 64;
+const EMPTY_READS: u32 = 64;
 
 /// Checks that this process may load an XDP program and open an AF_XDP socket.
 ///
@@ -361,7 +361,7 @@ impl Port for XdpPort {
         let bound = &mut *self.socket.bound.borrow_mut();
         let Some(read) = bound.shared.as_mut().and_then(|shared| shared.receive(buffer)) else {
             bound.nothing += 1;
-            if bound.nothing == PATIENCE {
+            if bound.nothing == EMPTY_READS {
                 bound.nothing = 0;
                 // An error here means that the interface is gone, which the monitor reports.
                 let _ = getsockopt(&self.socket.descriptor, sockopt::SocketError);

@@ -315,7 +315,7 @@ impl QueueHooks for Cake {
         because: DropCause,
         now: Time,
     ) {
-        if because == DropCause::Answered {
+        if because == DropCause::Decided {
             flows.state_mut(f).cobalt = self.chosen.0;
             self.draw = self.draws.draw() as u32;
         } else {

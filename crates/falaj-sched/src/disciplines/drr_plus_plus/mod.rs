@@ -269,7 +269,7 @@ impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
                     } else {
                         "B/r + (F-Q + n Q' + (n-1 + n') (L-1))/C"
                     },
-                    condition: "packets that found room; looser, as a line",
+                    condition: "packets that found room; looser, but linear in B",
                 },
                 Bound {
                     delay: until(own.quantum.min(full)),

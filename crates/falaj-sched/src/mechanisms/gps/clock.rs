@@ -118,13 +118,13 @@ impl Gps {
             return;
         }
         let weight = Work::from(flow.weight);
-        if because != DropCause::Answered {
+        if because != DropCause::Decided {
             flow.owed += length - left;
         }
         if self.present.tag(f).is_some() {
             self.leave(f);
         }
-        if because == DropCause::Answered {
+        if because == DropCause::Decided {
             self.serve((length - left) * weight);
         }
     }

@@ -106,7 +106,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         if let Some((rate, _)) = slowest
             .filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
         {
-            say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
+            say!("  {}: its traffic exceeds the rate of its envelope, {rate}", flow.name);
         }
     }
     refusals(way).for_each(|refusal| say!("  {refusal}"));

@@ -481,8 +481,11 @@ fn files_that_are_no_services() {
         ),
         ("vhost:", "adapter calm: write the path of a socket after `vhost:`"),
         ("memif:", "adapter calm: write the path of a socket and, if needed"),
-        ("vhost:/proc/a", "adapter calm: cannot listen there; take a name that is free"),
-        ("memif:/proc/a", "adapter calm: cannot make that socket; take a name that is free"),
+        ("vhost:/proc/a", "adapter calm: cannot listen there; use a path that does not exist yet"),
+        (
+            "memif:/proc/a",
+            "adapter calm: cannot create that socket; use a path that does not exist yet",
+        ),
     ] {
         let at = tempfile::tempdir().expect("a directory can be made");
         let text = served(at.path());

@@ -560,7 +560,8 @@ fn renamed() {
     let second = program(&["bridge", "wan0", "b1"]).args(via()).output().expect("it starts");
     let second = Ran::from(second);
     assert!(
-        second.err.contains("wan0") && second.err.contains("another falaj forwards there"),
+        second.err.contains("wan0")
+            && second.err.contains("another falaj process forwards at this interface"),
         "{second:?}"
     );
     // While the renamed interface exists, another interface with the old name is not an end of the
@@ -587,7 +588,7 @@ fn unread() {
     signal("CONT", bridge.child.id());
     std::thread::sleep(Duration::from_secs(1));
     let stats = bridge.end();
-    let lost = lines_of(&stats, "were not read in time at the entrance");
+    let lost = lines_of(&stats, "were not read in time where they enter");
     let [sent, offered] = [SENT as u64, count(&stats, "up all", OFFERED)];
     assert!(lost > sent / 3 && lost < sent, "{stats}");
     // The hosts' kernels send a few packets of their own.
@@ -626,7 +627,7 @@ fn segments() {
     let [up, down] = ["up all", "down all"].map(|all| count(&stats, all, OFFERED));
     // The hosts' kernels send a few packets of their own.
     assert!((GOOD..GOOD + 20).contains(&down), "{stats}");
-    let words = "were not read in time at the entrance";
+    let words = "were not read in time where they enter";
     let lost = stats.contains(words).then(|| lines_of(&stats, words));
     let by_xdp = via().contains(&"xdp".to_owned());
     assert_eq!(lost.is_some(), by_xdp, "{stats}");
@@ -806,7 +807,7 @@ const NO_CAPABILITIES: [&str; 4] = ["--bounding-set", "-all", "--inh-caps", "-al
 fn refused() {
     let (_a, _b) = hosts();
     for (args, words) in [
-        (&["a1", "a1"][..], "a1 is one interface: a link has two ends"),
+        (&["a1", "a1"][..], "both ends are the interface a1: a link needs two"),
         (&["a1", "nothing"], "nothing: cannot attach to the interface: No such device (ENODEV)"),
         (
             &["a1", "b1@no-such-name"],
@@ -820,7 +821,7 @@ fn refused() {
         (&["a1", "memif:"], "write the path of a socket"),
         (&["a1", "memif:/tmp/a.sock,master,id=x"], "`id=x` is not a number"),
         (&["a1", "memif:/tmp/a.sock,client"], "`client`: write the path"),
-        (&["a1", "memif:/proc/a.sock"], "memif:/proc/a.sock: cannot make that socket"),
+        (&["a1", "memif:/proc/a.sock"], "memif:/proc/a.sock: cannot create that socket"),
         (&["a1", "memif:/tmp/a.sock", "--aggregate", "62,idle"], "memif does not report when"),
         (&["a1", "b1", "--aggregate", "62,200us"], "--aggregate is for shared memory"),
         (&["a1", "nfqueue:1"], "give two queues, one for each direction"),
@@ -901,9 +902,9 @@ fn loops() {
         }
     }
     for other in [&here, &format!("other-a1@{me}")] {
-        assert!(refusal("a1", other).contains("a1 is one interface: a link has two ends"));
+        assert!(refusal("a1", other).contains("both ends are the interface a1: a link needs two"));
     }
-    assert!(refusal("lo", "a1").contains("lo returns each frame"));
+    assert!(refusal("lo", "a1").contains("lo is a loopback interface"));
     // Two VLANs of one interface, and interfaces that share no path.
     for (a, b) in [("a1.5", "a1.6"), ("a1", "b1"), ("a1", "d1"), ("br0", "br1"), ("c1.5", "b1.6")]
         .into_iter()

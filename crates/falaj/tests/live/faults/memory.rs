@@ -52,7 +52,7 @@ pub(crate) fn packets() {
         let report: Value = link.ask(&json!({ "do": "show" }));
         let all = report["ok"]["lost_elsewhere"].as_array().expect("a list");
         all.iter()
-            .filter(|one| one["what"] == "packets found no memory")
+            .filter(|one| one["what"] == "packets were dropped for lack of memory")
             .map(|one| number(&one["count"]))
             .sum()
     };
@@ -69,7 +69,7 @@ pub(crate) fn packets() {
     held.is_that_of(link.child.id());
     let ran = link.end();
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.err.contains("packets found no memory"), "{ran:?}");
+    assert!(ran.err.contains("packets were dropped for lack of memory"), "{ran:?}");
 }
 
 /// An adapter with a practically unlimited queue takes its share of the memory, and its neighbour
@@ -109,7 +109,11 @@ pub(crate) fn neighbours() {
         };
         ["calm", "greedy", "wild"].map(of).into()
     };
-    let all = || number(&told.service.get("/v1/adapters").json()["losses"]["found no memory"]);
+    let all = || {
+        number(
+            &told.service.get("/v1/adapters").json()["losses"]["were dropped for lack of memory"],
+        )
+    };
     let mut known = lost();
     until("none is lost any more", || {
         std::thread::sleep(std::time::Duration::from_millis(500));

@@ -38,7 +38,7 @@ pub(crate) fn interface() {
     ] {
         let ran: Ran = program(words).output().expect("it starts").into();
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{words:?}: {ran:?}");
-        let why = "cannot reserve the interface for this link: Device or resource busy (EBUSY); another falaj forwards there";
+        let why = "cannot reserve the interface for this link: Device or resource busy (EBUSY); another falaj process forwards at this interface";
         assert!(ran.err.contains(why), "{words:?}: {ran:?}");
     }
     until("the file as it is now", || told.rate("only") == 60_000_000);
