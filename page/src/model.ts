@@ -39,9 +39,9 @@ export interface Adapter {
   paused: boolean;
   /** Time that the link's thread spent on the adapter's packets. */
   spent_ns: number;
-  /** The same in the last second, as a fraction of one processor. */
+  /** Time that the link's thread spent on the adapter's packets in the last second, as a fraction of one processor. */
   processor: number | null;
-  /** Number of times that the adapter used up its turn on the link's thread while it and another adapter had more packets. */
+  /** Number of times that the adapter used up its processor time in the link's thread while this adapter and another one had more packets. */
   held_back: number;
   /** True if the adapter's interface is gone for good. */
   gone: boolean;
@@ -127,13 +127,13 @@ export interface Total {
   /** Number of dropped packets, by reason. */
   dropped: Record<string, number>;
   delay: Quantiles;
-  /** Packets in excess of the envelope. */
+  /** Packets in excess of the flow's envelope. */
   beyond: number;
 }
 
 /** Numbers of packets with a delay above the guaranteed one, by cause; and of intervals below the guaranteed rate. */
 export interface Breaches {
-  /** Packets late because the flow had sent more than its envelope. */
+  /** Packets late because the flow had sent more than its envelope allows. */
   own_burst: number;
   /** Packets that were scheduled in time and delivered late by the host. */
   host: number;

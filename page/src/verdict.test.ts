@@ -20,10 +20,10 @@ test("the worst verdict is shown, with a sign and a word of its own", () => {
   expect(all[0]!.why).toBe("its queue takes all");
 });
 
-test("a guarantee that is not judged is not shown as kept", () => {
+test("a guarantee that is not checked is not shown as kept", () => {
   const words = ([[1, 1, true, true], [1, 1, false, true], [1, 1, true, false], [1, 1, false, false], [1, null, false, true], [null, 1, true, false]] as const).map(([rate, delay_ns, judges_rate, judges_delay]) => {
     const guarantee = { rate, delay_ns, none: null, judges_rate, judges_delay };
     return verdict({ guarantee, breaches: { own_burst: 0, host: 0, guarantee: 0, rate: 0 } } as Flow, { paused: false, gone: false }).word;
   });
-  expect(words).toEqual(["kept", "delay kept", "rate kept", "not judged", "not judged", "not judged"]);
+  expect(words).toEqual(["kept", "delay kept", "rate kept", "not checked", "not checked", "not checked"]);
 });

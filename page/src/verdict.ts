@@ -34,7 +34,7 @@ export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Ad
     return { level: "host", sign: "◐", word: `late by host ×${breaches.host}`, why };
   }
   if (breaches.own_burst > 0) {
-    const why = `packets stayed longer, ${times(breaches.own_burst)}, when it had sent more than its envelope`;
+    const why = `packets stayed longer, ${times(breaches.own_burst)}, when it had sent more than its envelope allows`;
     return { level: "own", sign: "◇", word: `own burst ×${breaches.own_burst}`, why };
   }
   if (guarantee.rate === null && guarantee.delay_ns === null) {
@@ -42,8 +42,8 @@ export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Ad
   }
   const [rate, delay] = [guarantee.rate !== null, guarantee.delay_ns !== null];
   const [keptRate, keptDelay] = [rate && guarantee.judges_rate, delay && guarantee.judges_delay];
-  if (!keptRate && !keptDelay) return { level: "unjudged", sign: "?", word: "not judged", why: UNJUDGED };
+  if (!keptRate && !keptDelay) return { level: "unjudged", sign: "?", word: "not checked", why: UNJUDGED };
   if (keptRate === rate && keptDelay === delay) return { level: "kept", sign: "✓", word: "kept", why: "every packet and every second so far" };
   const [kept, other] = keptDelay ? ["delay", "rate"] : ["rate", "delay"];
-  return { level: "kept", sign: "✓", word: `${kept} kept`, why: `every packet so far; its ${other} is not judged: ${UNJUDGED}` };
+  return { level: "kept", sign: "✓", word: `${kept} kept`, why: `every packet so far; its ${other} is not checked: ${UNJUDGED}` };
 }

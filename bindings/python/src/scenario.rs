@@ -188,8 +188,11 @@ impl Scenario {
         // observed over the same time.
         let warm_up = match warm_up_ns {
             Some(ns) if ns >= duration_ns => {
-                let what =
-                    format!("a warm-up of {} leaves nothing of {}", Span(ns), Span(duration_ns));
+                let what = format!(
+                    "a warm-up of {} is not shorter than the duration of {}",
+                    Span(ns),
+                    Span(duration_ns)
+                );
                 return Err(PyValueError::new_err(what));
             }
             Some(ns) => Span(ns),

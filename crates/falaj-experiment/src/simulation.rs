@@ -74,7 +74,8 @@ impl ReplicationArgs {
             && cut >= duration
         {
             bail!(
-                "--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration"
+                "--warm-up {cut} is not shorter than the run of {duration}: write a shorter \
+                 --warm-up or a longer --duration"
             );
         }
         for until in &self.until {

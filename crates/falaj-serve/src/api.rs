@@ -421,12 +421,12 @@ struct Meant {
     drop: bool,
 }
 
-/// The extent of the answer.
+/// The extent of the response.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Newest {
-    /// Maximum number of turns of each direction, the newest ones; without it, all that are
-    /// remembered.
+    /// Maximum number of turns in each direction, the newest ones; without this parameter, all
+    /// stored turns.
     last: Option<usize>,
 }
 
@@ -559,7 +559,7 @@ async fn pause(
     Ok(Json(paused))
 }
 
-/// Link occupancy: the last turns of flows in each direction, since flows changed last.
+/// Link occupancy: the last turns of flows in each direction, since the last change of flows.
 #[utoipa::path(get, path = "/v1/turns", params(Newest),
     responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem),
         (status = 409, body = Problem)))]
@@ -593,7 +593,7 @@ async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
     Json(app.published.breaches())
 }
 
-/// A sample each second, as server-sent events of the name `sample`.
+/// One sample each second, as server-sent events with the name `sample`.
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = Sample)))]
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -639,7 +639,7 @@ async fn disciplines() -> Json<Disciplines> {
     Json(Disciplines::new())
 }
 
-/// The resolution.
+/// The resolution of the metrics.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Finely {
@@ -714,5 +714,5 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| No(StatusCode::CONFLICT, problem("the service is ending")))
+        .map_err(|_| No(StatusCode::CONFLICT, problem("the service is shutting down")))
 }

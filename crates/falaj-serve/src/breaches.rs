@@ -105,12 +105,12 @@ fn tell_too_long(late: &TooLong) {
         (&late.flow[..], cause(late), late.bound_ns, late.arrival_ns);
     let stayed_ns = late.handed_over_ns.unwrap_or(late.end_ns).saturating_sub(arrival_ns);
     let why = match cause {
-        ViolationCause::OwnBurst => "it had sent more than its envelope",
+        ViolationCause::OwnBurst => "the flow had sent more than its envelope allows",
         ViolationCause::Host if late.handed_over_ns.is_none() => {
             "this host stood still, and packets were read together afterwards"
         }
         ViolationCause::Host => "delivered late by this host; it was scheduled in time",
-        ViolationCause::Guarantee => "the guarantee was not kept",
+        ViolationCause::Guarantee => "the guarantee was violated",
     };
     let [stayed, guaranteed, came] =
         [stayed_ns, guaranteed_ns, arrival_ns].map(|nanos| text::nanos(nanos as f64));
@@ -137,7 +137,8 @@ fn tell_too_slow(slow: &TooSlow) {
     let [over, began] = [end_ns.saturating_sub(begin_ns), begin_ns].map(|n| text::nanos(n as f64));
     let (flow, rate) = (&flow[..], text::rate(guaranteed as f64));
     let words = format!(
-        "{flow}: {served_bytes} B left in {over}, and {guaranteed_bytes} B had to by the guaranteed {rate}: the guarantee was not kept (it began {began} after the start)"
+        "{flow}: {served_bytes} B left in {over}, but the guaranteed rate of {rate} requires \
+         {guaranteed_bytes} B: the guarantee was violated (from {began} after the start)"
     );
     error!(flow, served_bytes, guaranteed_bytes, guaranteed, begin_ns, end_ns, "{words}");
 }

@@ -34,7 +34,7 @@ pub(super) fn sets(
         Ok(format!("{place}.{key}={value}"))
     };
     if keys.is_empty() {
-        return Err("no key is given: {\"weight\": 3}, for instance".into());
+        return Err("no key is given; an example: {\"weight\": 3}".into());
     }
     keys.iter().map(one).collect()
 }
@@ -227,7 +227,7 @@ mod tests {
                 .expect_err("it is wrong")
         };
         assert_eq!(why("a b", "{}"), place("x", "a b").expect_err("a space"));
-        assert_eq!(why("a", "{}"), "no key is given: {\"weight\": 3}, for instance");
+        assert_eq!(why("a", "{}"), "no key is given; an example: {\"weight\": 3}");
         assert_eq!(why("a", r#"{"a=b": 1}"#), r#""a=b" is not a key of a flow"#);
         assert_eq!(
             why("a", r#"{"queue": [null]}"#),

@@ -18,9 +18,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// The level of the log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Much {
-    /// Errors alone.
+    /// Only errors.
     Error,
-    /// Warnings, too.
+    /// Also warnings.
     Warn,
     /// Also adapters that come and go, and changes.
     Info,

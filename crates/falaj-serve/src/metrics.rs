@@ -62,7 +62,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
     (
         "offered",
         Metric::Bytes,
-        "Their bytes, as the link accounts them",
+        "Bytes of the packets that came, as the link accounts them",
         Of::Count(|flow| flow.total.offered_bytes),
     ),
     (
@@ -71,11 +71,16 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
         "Packets whose last bit left",
         Of::Count(|flow| flow.total.sent),
     ),
-    ("sent", Metric::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
+    (
+        "sent",
+        Metric::Bytes,
+        "Bytes of the packets whose last bit left",
+        Of::Count(|flow| flow.total.sent_bytes),
+    ),
     (
         "dropped_packets",
         Metric::None,
-        "Packets that did not get as far as the link, by reason",
+        "Packets that were dropped before the link sent them, by reason",
         Of::Counts(("reason", |flow| {
             flow.total.dropped.iter().map(|(why, count)| (why.as_str(), *count)).collect()
         })),
@@ -83,13 +88,14 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
     (
         "beyond_packets",
         Metric::None,
-        "Packets beyond the envelope",
+        "Packets in excess of the flow's envelope",
         Of::Count(|flow| flow.total.beyond),
     ),
     (
         "breaches",
         Metric::None,
-        "Packets that stayed longer than guaranteed, and rates that were not kept, by cause",
+        "Violations of guarantees, by cause: packets with a delay above the guarantee, and \
+         intervals below the guaranteed rate",
         Of::Counts(("cause", |Flow { breaches, .. }| {
             let of = [breaches.own_burst, breaches.host, breaches.guarantee, breaches.rate];
             ["own-burst", "host", "guarantee", "rate"].into_iter().zip(of).collect()
@@ -110,25 +116,25 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
     (
         "not_taken_units",
         Metric::None,
-        "Units that the adapter did not take",
+        "Units that the adapter's port did not accept",
         Of::Adapter(|adapter| adapter.not_taken),
     ),
     (
         "no_memory_packets",
         Metric::None,
-        "Packets for which there was no memory when they came",
+        "Packets dropped on arrival because the packet memory was full",
         Of::Ways(|adapter| Some(adapter.no_memory)),
     ),
     (
         "held_back_turns",
         Metric::None,
-        "Turns whose processor time was used up while others waited too",
+        "Number of times that the adapter used up its processor time while other adapters waited",
         Of::Adapter(|adapter| adapter.held_back),
     ),
     (
         "spent",
         Metric::Seconds,
-        "Time of the link's thread that went into the adapter",
+        "Time that the link's thread spent on the adapter's packets",
         Of::Spent(|adapter| Some(adapter.spent_ns as f64 * NANO)),
     ),
     (
@@ -155,23 +161,28 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
         "Packets that wait",
         Of::Number(|flow| Some(flow.backlog as f64)),
     ),
-    ("backlog", Metric::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
+    (
+        "backlog",
+        Metric::Bytes,
+        "Bytes of the packets that wait",
+        Of::Number(|flow| Some(flow.backlog_bytes as f64)),
+    ),
     (
         "guaranteed_rate",
         Metric::BitsPerSecond,
-        "The rate that it is guaranteed while packets wait",
+        "The rate that is guaranteed while packets wait",
         Of::Number(|flow| flow.guarantee.rate.map(|rate| rate as f64)),
     ),
     (
         "rate",
         Metric::BitsPerSecond,
-        "The rate that it sent in the last window",
+        "The rate that was sent in the last window",
         Of::Number(|flow| flow.window.as_ref().map(|window| window.sent)),
     ),
     (
         "guaranteed_delay",
         Metric::Seconds,
-        "The delay that no packet is to exceed",
+        "The guaranteed maximum delay",
         Of::Number(|flow| seconds(flow.guarantee.delay_ns)),
     ),
     (
@@ -185,7 +196,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 23] = [
     (
         "release_error",
         Metric::Seconds,
-        "How late packets of the last window were handed over, the latest of all flows",
+        "Release errors of the last window, the largest of all flows",
         Of::Numbers(("quantile", |flow| {
             flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.release_error))
         })),

@@ -21,8 +21,8 @@ pub(super) struct Service {
     pub(super) pid: u32,
     /// The file that it was started with.
     pub(super) file: String,
-    /// By adapter in a namespace created for it: the id of a process in that namespace. The
-    /// uplink's name is empty.
+    /// Ids of processes in the namespaces that were created for adapters, one for each such
+    /// adapter. The uplink's name is the empty string.
     pub(super) processes: BTreeMap<String, i32>,
 }
 
@@ -38,8 +38,8 @@ impl Service {
 pub(super) struct Sample {
     /// Time of the sample, since the service began.
     pub(super) at_ns: u64,
-    /// Start of the service, since 1970 by this machine's clock: the same in each sample, and 0
-    /// before the first sample.
+    /// Start of the service: time since 1970 by this machine's clock. It is the same in each
+    /// sample, and 0 before the first sample.
     #[serde(default)]
     pub(super) began_unix_ns: u64,
     pub(super) adapters: Vec<Adapter>,
@@ -71,10 +71,11 @@ pub(super) struct Adapter {
     pub(super) paused: bool,
     /// Time that the link's thread spent on its packets: reading, queueing, writing.
     pub(super) spent_ns: u64,
-    /// The same in the last window, as a fraction of one processor.
+    /// Time that the link's thread spent on its packets in the last window, as a fraction of one
+    /// processor.
     pub(super) processor: Option<f64>,
-    /// Number of times that its budget of the link's thread was used up while it and another
-    /// adapter had more packets.
+    /// Number of times that the adapter used up its processor time in the link's thread while this
+    /// adapter and another one had more packets.
     pub(super) held_back: u64,
     /// True if its interface is gone for good.
     #[serde(default)]
@@ -90,19 +91,20 @@ pub(super) struct Adapter {
 /// The batches in which packets cross to and from an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Batches {
-    /// The number of packets with which a batch for the adapter leaves now, chosen by the tuner
-    /// with `adaptive`.
+    /// The number of packets at which a batch for the adapter leaves. With `adaptive` the tuner
+    /// chooses it.
     pub(super) most_packets: u32,
-    /// The time after its first packet at which it leaves otherwise; null: there is no timeout.
+    /// Timeout: the time after its first packet at which a batch leaves even if it is not full;
+    /// null if there is none.
     pub(super) timeout_ns: Option<u64>,
-    /// True if it also leaves while the other side is idle.
+    /// True if a batch also leaves while the other side is idle.
     pub(super) when_idle: bool,
     /// Batches in each direction since the adapter was opened.
     pub(super) batches: Ways,
     /// The packets in them.
     pub(super) packets: Ways,
-    /// Total time that the packets for the adapter waited in batches; that of packets in the other
-    /// direction is spent on the other side.
+    /// Total time that packets for the adapter waited in batches. Packets in the other direction
+    /// wait on the other side, and are not included.
     pub(super) waited_ns: u64,
 }
 
@@ -123,9 +125,9 @@ impl Batches {
 /// Packets of an adapter by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Ways {
-    /// Packets that it sent.
+    /// Packets that the adapter sent.
     pub(super) up: u64,
-    /// Packets for it.
+    /// Packets for the adapter.
     pub(super) down: u64,
 }
 
@@ -159,12 +161,12 @@ pub(super) struct Guarantee {
     pub(super) required_delay_ns: Option<u64>,
     /// The reason why there is no guarantee.
     pub(super) none: Option<String>,
-    /// True if the rate is checked for each packet. It is not if packets are lost on the link or
-    /// cost more than is accounted, if the guarantee is for a queue that never runs empty, or for
-    /// flows created by a mask.
+    /// True if the rate is checked for each packet. It is not checked if packets are lost on the
+    /// link or cost more than is accounted, if the guarantee is for a queue that never runs empty,
+    /// or for flows created by a mask.
     #[serde(default)]
     pub(super) judges_rate: bool,
-    /// True if the delay is checked for each packet. It is not for flows created by a mask.
+    /// True if the delay is checked for each packet. It is not checked for flows created by a mask.
     #[serde(default)]
     pub(super) judges_delay: bool,
 }
@@ -211,7 +213,7 @@ pub(super) struct Total {
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) delay: Quantiles,
     pub(super) release_error: Quantiles,
-    /// Packets in excess of its envelope.
+    /// Packets in excess of the flow's envelope.
     pub(super) beyond: u64,
     pub(super) beyond_bytes: u64,
 }
@@ -219,7 +221,7 @@ pub(super) struct Total {
 /// Packets with a delay above the guarantee, by cause; and windows below the guaranteed rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Breaches {
-    /// Packets late because the flow had sent more than its envelope.
+    /// Packets late because the flow had sent more than its envelope allows.
     pub(super) own_burst: u64,
     /// Packets scheduled in time and delivered late by the host.
     pub(super) host: u64,
@@ -266,7 +268,8 @@ pub(super) struct TooLong {
     #[schema(value_type = String)]
     pub(super) cause: Cow<'static, str>,
     pub(super) bound_ns: u64,
-    /// Last bit in, last bit out, and delivery by the host; since the service began.
+    /// Times since the service began: arrival of the last bit, departure of the last bit, and
+    /// delivery by the host.
     pub(super) arrival_ns: u64,
     pub(super) end_ns: u64,
     pub(super) handed_over_ns: Option<u64>,
@@ -294,18 +297,18 @@ pub(super) struct FlowHistory {
 /// Ten seconds of a flow.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct HistoryStep {
-    /// Its end, since the service began.
+    /// End of the step, in time since the service began.
     pub(super) end_ns: u64,
     /// Mean rates in bits per second.
     pub(super) offered: f64,
     pub(super) sent: f64,
-    /// The largest of the quantiles of its seconds, and the largest delay.
+    /// Quantiles of the delay, each the largest of the step's seconds, and the largest delay.
     pub(super) p50_ns: Option<u64>,
     pub(super) p99_ns: Option<u64>,
     pub(super) max_ns: Option<u64>,
-    /// The rate that is guaranteed at its end.
+    /// The rate that is guaranteed at the end of the step.
     pub(super) rate: Option<u64>,
-    /// The delay that is guaranteed at its end.
+    /// The delay that is guaranteed at the end of the step.
     pub(super) delay_ns: Option<u64>,
     /// The longest backlog at the end of a second, in packets.
     pub(super) backlog: u64,
@@ -318,7 +321,7 @@ pub(super) struct HistoryStep {
 /// The disciplines that a link may have.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Disciplines {
-    /// The discipline of a link that names none.
+    /// The default discipline.
     pub(super) default: String,
     pub(super) disciplines: Vec<DisciplineKeys>,
 }
@@ -384,7 +387,8 @@ pub(super) struct Turns {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Turn {
     pub(super) flow: String,
-    /// First bit of the first packet, last bit of the last one, since the service began.
+    /// Times since the service began: start of the first packet's transmission, end of the last
+    /// packet's transmission.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     pub(super) packets: u32,

@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 
 /// The error if batches are configured on a host where falaj creates interfaces of another kind
 /// than TAP.
-const NO_TAP: &str = "`batches` need TAP interfaces, and there are none here; see `falaj doctor`";
+const NO_TAP: &str = "`batches` need TAP interfaces, and this host has none; see `falaj doctor`";
 
 /// The name of the uplink in lists of adapters' names. No adapter has an empty name.
 const UPLINK: &str = "";
@@ -618,7 +618,8 @@ impl Places {
                     .and_then(|n| self.free.remove(n));
                 free.with_context(|| {
                     format!(
-                        "the interface that an earlier service left there has {}, which now belongs to another adapter: delete that interface",
+                        "the interface that an earlier service left in the adapter's namespace has \
+                         {}, which now belongs to another adapter: delete that interface",
                         at.address(had)
                     )
                 })?
@@ -720,7 +721,10 @@ impl Preparer for AdapterOpener {
     fn prepare(&mut self, then: &Arc<Scenario>) -> Result<Prepared, String> {
         let [link] = &then.links[..] else { return Err("a service has one link".into()) };
         if link.uplink.as_deref() != Some(&self.uplink) {
-            return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
+            return Err(format!(
+                "the uplink cannot change while the service runs: it is `{}`",
+                self.uplink
+            ));
         }
         let known: BTreeMap<AdapterPort<'_>, &Adapter> =
             self.known.iter().map(|adapter| (known(adapter), adapter)).collect();
@@ -812,7 +816,9 @@ impl Fleet {
                 let watched = all.find(|watched| watched.name == name);
                 let watched = watched.context("its interface is gone")?;
                 let Some([socket, name, number]) = watched.interface.descriptors() else {
-                    bail!("the memory of `{port}` is this process's own, and is not handed over")
+                    bail!(
+                        "the memory of `{port}` belongs to this process and cannot be handed over"
+                    )
                 };
                 let all = [socket, watched.monitor.as_fd(), name, number];
                 Ok(all.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>()?)
@@ -871,7 +877,11 @@ impl Beside for Fleet {
             let packed = packer(&name, &batches)
                 .and_then(|packer| Ok(guest.repack(packer, batches.text())?));
             if let Err(error) = packed {
-                error!(adapter = name.as_str(), "{}: its batches stay: {error:#}", called(&name));
+                error!(
+                    adapter = name.as_str(),
+                    "{}: the batches are not changed: {error:#}",
+                    called(&name)
+                );
             }
         }
         self.adapters.set_weights(&weights(&then));
@@ -907,7 +917,7 @@ impl Beside for Fleet {
         let adapters = scenario.adapters().into_iter().map(|a| (&a.name[..], &a.port[..]));
         if let Some(adapter) = scenario.adapters().into_iter().find(|a| a.batches.is_some()) {
             let name = called(&adapter.name);
-            return Err(format!("{name}: batches under way are not handed over"));
+            return Err(format!("{name}: an adapter with batches cannot be handed over"));
         }
         let all = uplinks.map(|port| (UPLINK, port)).chain(adapters);
         all.map(|(name, port)| {

@@ -82,7 +82,7 @@ pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
         caps::clear(None, set)
             .with_context(|| format!("cannot give up the {set:?} capabilities"))?;
     }
-    nix::sys::prctl::set_no_new_privs().context("cannot give up the right to gain new rights")?;
+    nix::sys::prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     confinement.begin()?;
     filter()
 }
@@ -90,7 +90,7 @@ pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
 /// Installs a filter of system calls for this thread and the threads that it starts.
 fn filter() -> Result<()> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
-        note!("no filter of system calls for this processor");
+        note!("there is no filter of system calls for this processor architecture");
         return Ok(());
     };
     let mut never: BTreeMap<_, _> = NEVER.iter().map(|&call| (call, Vec::new())).collect();
@@ -105,7 +105,7 @@ fn filter() -> Result<()> {
     // The flags of `clone3` are in memory, where a filter cannot read. If `clone3` is not
     // available, the C library starts threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let refused = "the kernel accepts no filter of system calls";
+    let refused = "the kernel rejects the filter of system calls";
     seccompiler::apply_filter(&unknown()).context(refused)?;
     for (rules, errno) in [(never, libc::EPERM), (unseen, libc::ENOSYS)] {
         let filter = SeccompFilter::new(

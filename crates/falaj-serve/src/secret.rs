@@ -10,6 +10,6 @@ pub(super) fn warn_of_readers(option: &str, file: &Path) {
     let Ok(about) = file.metadata() else { return };
     if about.permissions().mode() & 0o004 != 0 {
         let name = file.display();
-        note!("warning: {option} {name}: everybody on this host may read it: chmod o= {name}");
+        note!("warning: {option} {name}: every user of this host may read it: chmod o= {name}");
     }
 }

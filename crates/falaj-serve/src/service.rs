@@ -100,13 +100,14 @@ pub struct Args {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Keep the interfaces that it creates in existing namespaces when it ends or is killed
+    /// Keep the interfaces that the service creates in existing namespaces when it ends or is
+    /// killed
     ///
-    /// They have no carrier, so that nothing passes, until the service is started again and uses
-    /// them.
+    /// Until the service is started again and uses them, they have no carrier, so that no packet
+    /// passes.
     #[arg(long)]
     keep: bool,
-    /// File in which the scenario is saved, with all changes; if it exists, it is served instead of
+    /// File in which the scenario is saved with all changes. If it exists, it is used instead of
     /// FILE, until FILE is read again.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -120,15 +121,16 @@ pub struct Args {
     access: Vec<PathBuf>,
     /// Connect the interfaces by a kernel bridge of this name if the service is killed or fails
     ///
-    /// The bridge forwards after at most a second, until the service is started again, which this
-    /// command does, too. Only for existing interfaces, such as `eth1`.
+    /// The bridge forwards packets after at most a second, until this command has restarted the
+    /// service. Only for existing interfaces, such as `eth1`.
     #[arg(long, value_name = "BRIDGE")]
     fail_open: Option<String>,
     #[command(flatten)]
     pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
-    /// Take over from a running service of this file, or from the one at this --control
+    /// Take over from a running service of this file, or from the service whose control socket
+    /// --control names
     ///
     /// The new service takes over the interfaces, sockets, packets and counters of the old one,
     /// which then ends, or continues if anything fails. No packet is lost. Adapters must be
@@ -339,7 +341,7 @@ fn text(args: &Args) -> Result<(String, String)> {
     let kept = args.state.as_deref().filter(|state| state.exists());
     if let Some(state) = kept {
         note!(
-            "{} holds changes made before: it is served instead of {}",
+            "{} has changes made before, so it is used instead of {}",
             state.display(),
             args.file.display()
         );
@@ -433,7 +435,7 @@ fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
     let mut paused = BTreeSet::new();
     for name in text.lines() {
         if adapters.pause(name, true).with_context(|| format!("adapter {name}"))? {
-            note!("adapter {name} pauses, as before");
+            note!("adapter {name} stays paused, as before");
             paused.insert(name.to_owned());
         }
     }
@@ -479,7 +481,7 @@ fn admit(guaranteed: &[Vec<Standing>]) -> Result<()> {
     if told.is_empty() {
         Ok(())
     } else {
-        bail!("the link cannot give all these guarantees: `falaj plan fits` shows them")
+        bail!("the link cannot give all these guarantees: `falaj plan fits` shows which ones")
     }
 }
 
@@ -493,7 +495,7 @@ impl Secrets {
     /// Reads the token and the certificate again. If one of them cannot be read, the old one stays
     /// in use.
     fn read_again(&self, app: &App) {
-        let said = |error: anyhow::Error| error!("{error:#}; it stays as it is");
+        let said = |error: anyhow::Error| error!("{error:#}; the old one stays in use");
         if let Some(file) = &self.token {
             api::token(file).map_or_else(said, |token| app.set_token(token));
         }
@@ -528,7 +530,7 @@ fn reloader(
                 manager::ready("read again");
             }
             Told::GoOn => match lock(&handler).start_successor() {
-                Ok(()) => info!("the program is started again, to take over"),
+                Ok(()) => info!("a new process is started to take the service over"),
                 Err(refusal) => error!("{}; nothing is changed", refusal.what),
             },
         });

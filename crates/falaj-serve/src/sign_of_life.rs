@@ -36,7 +36,8 @@ pub(super) fn last(socket: &Path) -> Option<SystemTime> {
 pub(super) fn tell(seen: SystemTime, is_bridged: bool) {
     let past = seen.elapsed().unwrap_or_default();
     let gap = Span(u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));
-    let meanwhile = if is_bridged { "packets passed without guarantees" } else { "nothing passed" };
+    let meanwhile =
+        if is_bridged { "packets passed without guarantees" } else { "no packet passed" };
     warn!(
         gap_ns = gap.0,
         "the previous service was killed, or its host stopped: {meanwhile} for {gap}, to the nearest second"

@@ -30,9 +30,7 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
     let (name, text) = file::text(&args.file)?;
     let interfaces = ports::here(&file::parse(&text, &name)?)?;
     if interfaces.is_empty() {
-        bail!(
-            "--fail-open joins interfaces that are there, such as `eth1`, and this file has none"
-        );
+        bail!("--fail-open joins existing interfaces, such as `eth1`, but this file has none");
     }
     let mut signals = Signals::take()?;
     // If the service cannot be started now, for lack of privileges or of a file, the error is
@@ -81,7 +79,9 @@ fn begin(bridge: &str, interfaces: &[String]) -> Result<Child> {
 fn join(bridge: &str, interfaces: &[String], why: &str) {
     match kernel_bridge::plug(bridge, interfaces) {
         Ok(()) => note!("warning: {why}: bridge {bridge} joins {}", interfaces.join(", ")),
-        Err(error) => note!("warning: {why}, and bridge {bridge} does not join all: {error}"),
+        Err(error) => {
+            note!("warning: {why}, and bridge {bridge} cannot join all interfaces: {error}")
+        }
     }
 }
 

@@ -58,12 +58,12 @@ fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
         .with_context(of_certificate)?;
     ensure!(
         !chain.is_empty(),
-        "{}: no certificate is in it; it has to be PEM (BEGIN CERTIFICATE)",
+        "{}: the file has no certificate; it must be PEM (BEGIN CERTIFICATE)",
         of_certificate()
     );
     warn_of_readers("--tls-key", key);
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| {
-        format!("{}: it has to be a private key in PEM, without a password", of_key())
+        format!("{}: the file must have a private key in PEM, without a password", of_key())
     })?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

@@ -151,7 +151,7 @@ impl Predecessor {
         let unread = || "the running service does not answer as this version would";
         let offered = match hear(&stream).with_context(unread)? {
             Reply::Offered(offered) => offered,
-            Reply::Refused(why) => bail!("the running service goes on: {why}"),
+            Reply::Refused(why) => bail!("the running service continues: {why}"),
         };
         let Offered { pid, text, zero, api, tcp, ports } = offered;
         let sockets = 3 + usize::from(tcp.is_some());
@@ -188,7 +188,7 @@ impl Predecessor {
             Ok(state) => state,
             Err(why) => {
                 let why: String = why;
-                bail!("the running service goes on: {why}")
+                bail!("the running service continues: {why}")
             }
         };
         let (packets, stopped) = (link.packets(), link.at());
@@ -198,13 +198,13 @@ impl Predecessor {
         }
         forwarder.resume(link, adapters.resume(fleet))?;
         say(&self.stream, &Word::Taken)?;
-        let go: Word = hear(&self.stream).context("the running service goes on")?;
-        ensure!(go == Word::Go, "the running service says another word than one to go");
+        let go: Word = hear(&self.stream).context("the running service continues")?;
+        ensure!(go == Word::Go, "the running service sent an unexpected message instead of `go`");
         let pause = forwarder.clock().now().since(stopped);
         info!(
             packets,
             pause_ns = pause.0,
-            "went on from process {} with {packets} packets, after {pause}",
+            "took over from process {} with {packets} packets, after {pause}",
             self.pid
         );
         Ok(paused)
@@ -226,7 +226,7 @@ fn find(file: &Path) -> Result<PathBuf> {
             let places: Vec<String> =
                 more.iter().map(|service| service.path.display().to_string()).collect();
             bail!(
-                "services of {about} are running at {}: say which by --control",
+                "several services of {about} are running, at {}: choose one by --control",
                 places.join(", ")
             )
         }
@@ -287,10 +287,10 @@ fn wait(service: &RunningService, stopped: &PipeReader) -> Option<u32> {
         };
         match hand_over(service, &stream) {
             Ok(successor) => {
-                info!("process {successor} goes on");
+                info!("process {successor} has taken over");
                 return Some(successor);
             }
-            Err(error) => warn!("the upgrade failed: {error:#}; the service goes on unchanged"),
+            Err(error) => warn!("the upgrade failed: {error:#}; the service continues unchanged"),
         }
     }
 }
@@ -313,7 +313,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     }
     if std::env::var_os(SUPERVISED).is_some() {
         return refuse(
-            "a process beside it starts it again (--fail-open), and would start another one".into(),
+            "a supervisor (--fail-open) restarts this service, and would start a second one".into(),
         );
     }
     // No changes are accepted from here on.
@@ -337,7 +337,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     let ports = ports.iter().flat_map(|(_, all)| all).map(AsFd::as_fd);
     send_descriptors(stream, &sockets.chain(ports).collect::<Vec<_>>())?;
     let ready: Word = hear(stream).context("it has ended")?;
-    ensure!(ready == Word::Ready, "it says another word than one that it is ready");
+    ensure!(ready == Word::Ready, "the new process sent an unexpected message instead of `ready`");
     stream.set_read_timeout(Some(TAKING))?;
     let (tell, told) = channel();
     let (stream, successor) = (stream.try_clone()?, asking.pid);
@@ -365,7 +365,7 @@ fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
         bail!(why.clone());
     }
     let taken: Word = hear(stream).context("it has not taken the packets")?;
-    ensure!(taken == Word::Taken, "it says another word than one that it goes on");
+    ensure!(taken == Word::Taken, "the new process sent an unexpected message instead of `taken`");
     say(stream, &Word::Go).context("it has ended")
 }
 

@@ -103,7 +103,8 @@ fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
     match percent.parse::<f64>() {
         Ok(p) if part(p) > 0.0 && part(p) < 1.0 => Ok((flow, Measure::DelayQuantile(part(p)))),
         _ => Err(format!(
-            "`p{percent}` is not a quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100"
+            "`p{percent}` is not a quantile: write `p50`, `p99`, `p99.9`, or another number \
+             between 0 and 100 after `p`"
         )),
     }
 }

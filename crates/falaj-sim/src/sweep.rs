@@ -150,7 +150,8 @@ impl Sweep {
         if warm_up.0 >= self.duration_ns {
             let whole = Span(self.duration_ns);
             return Err(other(format!(
-                "a warm-up of {warm_up} leaves nothing of {whole}: let replications last longer"
+                "a warm-up of {warm_up} is not shorter than the replications of {whole}: make the \
+                 replications longer"
             )));
         }
         Ok(Sweep { warm_up_ns: warm_up.0, ..self })
@@ -412,7 +413,7 @@ mod tests {
         assert!(warm.contains("warm-ups of 0s and 5ms"), "{warm}");
         assert!(
             told(sweep().warmed_up(Span::from_millis(100)).map(drop))
-                .contains("leaves nothing of 100ms")
+                .contains("not shorter than the replications of 100ms")
         );
         let text = whole.to_string();
         let cut = Results::parse(&text[..text.len() - 30], "x.jsonl").unwrap_err().to_string();

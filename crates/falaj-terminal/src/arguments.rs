@@ -53,7 +53,7 @@ pub fn number<T: TryFrom<u64>>(
                 u64::MAX => "or more".to_owned(),
                 most => format!("to `{most}`"),
             };
-            format!("`{text}` is not among the numbers that will do; write `{least}` {most}")
+            format!("`{text}` is not an allowed number; write `{least}` {most}")
         })
     }
 }
@@ -86,7 +86,9 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let is_local = name == "localhost" || name.ends_with(".localhost");
     let local = is_local.then_some((Ipv4Addr::LOCALHOST, port).into());
     first.copied().or(local).ok_or_else(|| {
-        format!("no host `{host}` was found; write its address, or see that its name resolves")
+        format!(
+            "no host `{host}` was found; write its address, or make sure that its name resolves"
+        )
     })
 }
 

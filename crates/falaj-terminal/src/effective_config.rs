@@ -68,7 +68,7 @@ fn direction(d: &Direction, way: &str) -> String {
         .zip(&d.pipe.masks.flows)
         .filter_map(|(flow, each)| Some((flow, each.as_ref()?)))
     {
-        parts.push(format!("a queue of {} for each {}", flow.name, each.mask));
+        parts.push(format!("a queue of flow {} for each {}", flow.name, each.mask));
     }
     if d.scheduler().kind != registry::DEFAULT.kind {
         parts.push(d.scheduler().kind.to_owned());

@@ -12,7 +12,7 @@ pub struct AlreadyReported;
 
 impl fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the scenario is wrong")
+        f.write_str("the scenario has errors")
     }
 }
 impl std::error::Error for AlreadyReported {}

@@ -41,19 +41,23 @@ pub fn guarantees(direction: &Direction) -> Vec<String> {
     if held > Span::ZERO {
         let held = text::nanos(held.0 as f64);
         out.push(format!(
-            "the device is handed packets ahead of time: `delay <=` includes {held} for the wait behind packets that it holds"
+            "the device gets packets ahead of time: `delay <=` includes {held} for the wait behind \
+             packets that the device holds"
         ));
     }
     if what.all().any(Impairment::loses) {
         out.push(
-            "the link loses packets: bounds hold for those that arrive; lost ones use the link's time too"
+            "the link loses packets: bounds hold for packets that arrive; lost packets use the \
+             link's time too"
                 .to_owned(),
         );
     }
     if what.delays(direction.pipe.delay) != (direction.pipe.delay, direction.pipe.delay) {
         let (least, most) = what.delays(direction.pipe.delay);
         let [least, most] = [least, most].map(|d| text::nanos(d.0 as f64));
-        out.push(format!("in addition to `delay <=`, a packet is {least} to {most} on its way"));
+        out.push(format!(
+            "in addition to `delay <=`, a packet's propagation takes {least} to {most}"
+        ));
     }
     if let Some(slots) = what.slots {
         let wait = text::nanos(slots.most.0 as f64);
@@ -61,7 +65,8 @@ pub fn guarantees(direction: &Direction) -> Vec<String> {
             format!("then it waits for a slot, up to {wait}")
         } else {
             format!(
-                "then it waits for a slot, up to {wait}, and longer where slots are full: for that there is no bound"
+                "then it waits for a slot, up to {wait}, or longer without a bound if slots are \
+                 full"
             )
         });
     }

@@ -64,7 +64,7 @@ impl Queue {
             if dropped > 0 {
                 let _ = writeln!(
                     to,
-                    "falaj: {dropped} lines were dropped, as they were not read in time"
+                    "falaj: {dropped} lines were dropped because they were not read in time"
                 );
             }
         }
@@ -148,7 +148,7 @@ mod tests {
         let lines = BufReader::new(reader).lines().map(|line| line.expect("text"));
         let lines: Vec<String> = lines.take(CAPACITY + 1).collect();
         assert_eq!(lines[0], "0");
-        assert_eq!(lines[1], "falaj: 5 lines were dropped, as they were not read in time");
+        assert_eq!(lines[1], "falaj: 5 lines were dropped because they were not read in time");
         let rest = lines[2..].iter().map(String::as_str);
         assert!(rest.eq((1..CAPACITY).map(|i| i.to_string())));
     }

@@ -64,7 +64,7 @@ pub struct NotACurve(pub &'static str);
 
 impl fmt::Display for NotACurve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no curve: {}", self.0)
+        write!(f, "not a curve: {}", self.0)
     }
 }
 impl std::error::Error for NotACurve {}

@@ -224,7 +224,7 @@ mod tests {
         assert!(matches!(read(&bad[..]), Err(Unreadable::Malformed(_) | Unreadable::CutOff(_))));
         for magic in [&b"BZh91AY"[..], &[0xfd, b'7', b'z', b'X', b'Z', 0]] {
             let said = read(magic).expect_err("packed by another").to_string();
-            assert!(said.contains("unpack it before"), "{said}");
+            assert!(said.contains("decompress it first"), "{said}");
         }
     }
 

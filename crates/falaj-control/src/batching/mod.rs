@@ -43,8 +43,7 @@ impl FromStr for Batching {
 impl Batching {
     /// Starts the process of the far end and gives it the interface there.
     pub fn start(&self, sandbox: &mut Sandbox) -> Result<(Guest, Child)> {
-        let no_tap =
-            "--aggregate needs TAP interfaces, and there are none here; see `falaj doctor`";
+        let no_tap = "--aggregate needs TAP interfaces, and this host has none; see `falaj doctor`";
         let tap = sandbox.take_tap(End::Far).context(no_tap)?;
         let mut command =
             Command::new(std::env::current_exe().context("cannot find this program's own file")?);

@@ -739,7 +739,7 @@ fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
         f.values.set("burst-rate", Value::Rate(Rate::from_mbit(600)));
         f.values.set("burst-time", Value::Span(Span(8_000)));
     }
-    let burst = "within 8us the flows' curves ask for 1200 B, and the link sends 1000 B".to_owned();
+    let burst = "within 8us the flows' curves require 1200 B, but the link sends 1000 B".to_owned();
     assert_eq!(refused("sced", &steep), (Some(0), "burst-time", burst));
     let mut short = rates(4, &[500]);
     short.flows[0].values.set("period", Value::Span(Span(63)));

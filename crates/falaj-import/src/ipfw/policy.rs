@@ -25,8 +25,9 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
     };
     let part = |text: &str| Word { text: text.to_owned(), at: word.at.clone() };
     let chance = |text: &str| {
-        part_of_one(&part(text))?
-            .ok_or_else(|| Problem::error(word.at.clone(), "with zero, RED never acts"))
+        part_of_one(&part(text))?.ok_or_else(|| {
+            Problem::error(word.at.clone(), "with zero, RED never drops or marks a packet")
+        })
     };
     let threshold = |text: &str| {
         let n = whole(&part(text))?;

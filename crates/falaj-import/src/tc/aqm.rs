@@ -76,7 +76,9 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "burst" => burst = Some(whole(args.value("a number of packets")?)?),
             "probability" => {
                 let value = args.value("a number from 0 to 1")?;
-                let never = || Problem::error(value.at.clone(), "with zero, RED never acts");
+                let never = || {
+                    Problem::error(value.at.clone(), "with zero, RED never drops or marks a packet")
+                };
                 chance = part_of_one(value)?.ok_or_else(never)?;
             }
             "bandwidth" => {

@@ -104,7 +104,7 @@ fn scripts_of_tc() {
         ),
         (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
-            "with zero, RED never acts",
+            "with zero, RED never drops or marks a packet",
         ),
         (
             &format!("{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 0 sendslope -1000"),
@@ -156,7 +156,10 @@ fn scripts_of_ipfw() {
     for (text, title) in [
         ("ipfw queue 1 config weight 5", "the queue has no pipe: `pipe NUMBER` is missing"),
         ("ipfw pipe 1 config mask", "the mask names no field"),
-        ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "with zero, RED never acts"),
+        (
+            "ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0",
+            "with zero, RED never drops or marks a packet",
+        ),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
         (
             "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port 80",

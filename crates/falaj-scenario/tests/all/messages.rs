@@ -2638,7 +2638,7 @@ phase = "1ms"
             8 | scheduler = { kind = "virtual-links" }
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: choose another discipline here; it may stand above
+              = help: choose another discipline here; this discipline may be above others
         "#]],
     );
 }
@@ -3750,7 +3750,7 @@ size = "74B-1514B"
                |
                = help: write `100B-900B`
 
-            error: `d0`: row 1 of `d0` and `d1` together comes to -1, and should to nothing
+            error: `d0`: the sum of row 1 of `d0` and `d1` is -1, and must be 0
               --> a.toml:15:6
                |
             15 | d0 = [[-3, 1], [2, -4]]

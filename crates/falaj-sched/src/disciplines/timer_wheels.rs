@@ -132,7 +132,7 @@ impl TimerWheels {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
-                    help: format!("1 to {MOST}: virtual time has no finer parts"),
+                    help: format!("from 1 to {MOST}"),
                 }
                 .into());
             }

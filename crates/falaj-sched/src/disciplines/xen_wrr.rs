@@ -385,7 +385,9 @@ impl Guarantees for XenWrr {
     fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         if self.minima.iter().any(Option::is_some) {
             return Err(NoGuarantee(
-                "minimum rates are kept on a link, and this is a flow of another discipline".into(),
+                "minimum rates are guaranteed only directly on a link, but this scheduler divides \
+                 a flow of another discipline"
+                    .into(),
             ));
         }
         Ok(self.service(f)?.after(server.latency))

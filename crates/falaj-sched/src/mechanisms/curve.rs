@@ -121,11 +121,13 @@ pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), C
                 flow: Some(flow),
                 param: "burst-time",
                 what: format!(
-                    "within {time} the flows' curves ask for {} B, and the link sends {} B",
+                    "within {time} the flows' curves require {} B, but the link sends {} B",
                     bytes(asked),
                     bytes(there)
                 ),
-                help: "a shorter burst, a lower `burst-rate`, or one below the `rate` for a flow that can wait".into(),
+                help: "use a shorter burst or a lower `burst-rate`; for a flow that can wait, a \
+                       `burst-rate` below its `rate`"
+                    .into(),
             });
         }
     }

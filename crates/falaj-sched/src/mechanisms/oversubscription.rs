@@ -80,7 +80,7 @@ pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
         setup.flows.iter().enumerate().filter_map(rate).collect()
     };
     let excess = Excess::of(param, rates, setup.rate)?;
-    Some(
-        excess.refused(" keep all guarantees; `falaj plan` says who is guaranteed nothing by this"),
-    )
+    Some(excess.refused(
+        " keep all guarantees; `falaj plan` shows which flows lose their guarantee by this",
+    ))
 }

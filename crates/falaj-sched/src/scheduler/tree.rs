@@ -128,7 +128,8 @@ impl<D: CompleteDiscipline> Tree<D> {
         }
         if discipline.only_over_queues() {
             return Err(refused(
-                "this discipline judges packets at their arrival, or sends one more than once",
+                "this discipline decides on packets at their arrival, or sends a packet more than \
+                 once",
             )
             .into());
         }
@@ -302,7 +303,9 @@ pub(super) fn scheduler(
         fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             let Builder(setup, below_a_flow) = self;
             if let Some(why) = discipline.only_on_a_link().filter(|_| below_a_flow) {
-                let help = "choose another discipline here; it may stand above".into();
+                let help = "choose another discipline here; this discipline may be above \
+                            others"
+                    .into();
                 return Err(ConfigError {
                     flow: None,
                     param: "kind",

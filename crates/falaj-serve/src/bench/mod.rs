@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_parser = arguments::parse_duration, default_value = "15s")]
     duration: Span,
     /// Measure instead the time from a change of a weight over the API until the first packets on
-    /// the wire by the new weight.
+    /// the wire that are sent by the new weight.
     #[arg(long)]
     effect: bool,
     /// Print JSON.

@@ -205,7 +205,7 @@ fn pause(source: &mut RunningLink, state: &mut ScreenState) {
     };
     let name = name.unwrap_or_default();
     let said = match source.pause(&name, paused) {
-        Ok(()) => format!("{name} {}", if paused { "pauses" } else { "goes on" }),
+        Ok(()) => format!("{name} {}", if paused { "is paused" } else { "is resumed" }),
         Err(why) => why,
     };
     tell(source, state, said);

@@ -182,7 +182,7 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
         [false, true] if flow.guaranteed_rate.is_some() => {
             ("✓ rate kept".into(), colour(Color::Green))
         }
-        _ => ("? not judged".into(), Style::new().add_modifier(Modifier::DIM)),
+        _ => ("? not checked".into(), Style::new().add_modifier(Modifier::DIM)),
     }
 }
 
@@ -213,18 +213,20 @@ fn about(state: &ScreenState) -> Text<'static> {
         if flow.no_memory > 0 {
             let did = if flow.up { "sent" } else { "was to get" };
             text.push_line(Line::from(format!(
-                "For {} packets that {adapter} {did} there was no memory since the start.",
+                "Since the start, {} packets that {adapter} {did} were dropped because the packet \
+                 memory was full.",
                 flow.no_memory
             )));
         }
         if flow.held_back > 0 {
             text.push_line(Line::from(format!(
-                "{adapter} had more to be read when its turn on the link's processor was over: {} times since the start.",
+                "Since the start, {adapter} used up its processor time {} times while it had more \
+                 packets to be read.",
                 flow.held_back
             )));
         }
     } else {
-        text.push_line("There is no flow.");
+        text.push_line("There are no flows.");
     }
     if let Some(said) = &state.said {
         text.push_line(Line::styled(said.clone(), Modifier::BOLD));
@@ -235,7 +237,8 @@ fn about(state: &ScreenState) -> Text<'static> {
 fn bottom(state: &ScreenState) -> Line<'static> {
     match state.typing() {
         Some((key, typed)) => Line::styled(
-            format!("{key}: {typed}▏   Enter sets it, empty takes it away, Esc leaves it"),
+            format!("{key}: {typed}▏   Enter sets the value, an empty value removes it, Esc \
+                     cancels"),
             Modifier::REVERSED,
         ),
         None => Line::from(
@@ -331,20 +334,19 @@ mod tests {
             calm: under mclock of link uplink, capped at 12mbit; its delay is guaranteed by WF2Q+
         "#]].assert_eq(&text(&mut state, 130));
         assert!(
-            !text(&mut state, 130).contains("turn on the link's processor"),
+            !text(&mut state, 130).contains("used up its processor time"),
             "calm was not held back"
         );
         state.step(1);
         assert!(text(&mut state, 130).contains(
-            "wild had more to be read when its turn on the link's processor was over: 41 times"
+            "Since the start, wild used up its processor time 41 times while it had more packets"
         ));
-        assert!(!text(&mut state, 130).contains("no memory"), "nothing that it sent");
+        assert!(!text(&mut state, 130).contains("packet memory"), "nothing that it sent");
         state.turn();
         assert!(text(&mut state, 130).contains("received by adapters"));
-        assert!(
-            text(&mut state, 130)
-                .contains("For 5 packets that wild was to get there was no memory since")
-        );
+        assert!(text(&mut state, 130).contains(
+            "5 packets that wild was to get were dropped because the packet memory was full"
+        ));
     }
 
     #[test]
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(told(Some(1), Some(1), [false, true]), "✓ delay kept");
         assert_eq!(told(Some(1), Some(1), [true, false]), "✓ rate kept");
         for (rate, bound) in [(Some(1), None), (None, Some(1)), (Some(1), Some(1))] {
-            assert_eq!(told(rate, bound, [false, false]), "? not judged");
+            assert_eq!(told(rate, bound, [false, false]), "? not checked");
         }
         assert_eq!(told(None, None, [false, false]), "no guarantee");
     }
@@ -403,7 +405,9 @@ mod tests {
                 terminal.draw(|frame| draw(frame, &mut state)).unwrap();
             }
         }
-        assert!(text(&mut ScreenState::new(ScreenDirection::Up), 80).contains("There is no flow."));
+        assert!(
+            text(&mut ScreenState::new(ScreenDirection::Up), 80).contains("There are no flows.")
+        );
     }
 
     #[test]
@@ -421,7 +425,7 @@ mod tests {
         assert_eq!(
             state.typed().map(|wanted| (wanted.key, wanted.value)),
             Some(("limit", None)),
-            "empty takes it away"
+            "an empty value removes it"
         );
         // Other disciplines have no weight.
         let mut other = seen(2, 1e6, 0);

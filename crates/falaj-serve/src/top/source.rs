@@ -28,9 +28,10 @@ impl RunningLink {
         if let Some(path) = api {
             return RunningLink::service(path).with_context(|| format!("--api {}", path.display()));
         }
-        let client = which
-            .connect()
-            .context("there is nothing to show: `falaj serve FILE` starts a service, whose socket --api names")?;
+        let client = which.connect().context(
+            "no running link was found; start a service by `falaj serve FILE`, and name its socket \
+             by --api",
+        )?;
         let beside = client.path.with_extension("http");
         if client.hello.command == "serve" && beside.exists() {
             return RunningLink::service(&beside);
@@ -80,7 +81,7 @@ impl RunningLink {
     /// Pauses an adapter, or resumes it.
     pub(super) fn pause(&mut self, adapter: &str, paused: bool) -> Result<(), String> {
         let RunningLink::Service { http, .. } = self else {
-            return Err("only adapters of a service pause".into());
+            return Err("only adapters of a service can be paused".into());
         };
         let path = format!("/v1/adapters/{}/paused", adapter.replace('/', "%2F"));
         answered(http.ask(Method::PUT, &path, paused.to_string()))

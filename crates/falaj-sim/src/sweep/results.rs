@@ -47,7 +47,7 @@ impl Results {
             return Err(at(
                 0,
                 &format!(
-                    "the sweep has format version {}, and this falaj reads version {VERSION}",
+                    "the sweep has format version {}, but this falaj reads only version {VERSION}",
                     sweep.falaj_sweep
                 ),
             ));

@@ -47,7 +47,8 @@ impl fmt::Display for Broken {
         match why {
             None => write!(
                 f,
-                "it was cut off: the block that begins at byte {at} is not complete, and the file ends at byte {of}"
+                "the file was cut off: the block that begins at byte {at} is not complete, and the \
+                 file ends at byte {of}"
             ),
             Some(why) => write!(f, "the block at byte {at} of {of} cannot be read: {why}"),
         }
@@ -105,31 +106,36 @@ impl fmt::Display for Unreadable {
             Unreadable::UnknownLink(kind) => {
                 write!(
                     f,
-                    "its packets are of link type {kind:?}; Ethernet, IP alone, loopback, Linux's cooked headers, PPP and 802.11 can be read"
+                    "its packets are of link type {kind:?}; falaj reads Ethernet, raw IP, \
+                     loopback, Linux's cooked headers, PPP and 802.11"
                 )
             }
             Unreadable::Packed(by) => {
                 write!(
                     f,
-                    "it is packed: unpack it before, as by `{by} -d FILE`; files packed by gzip and zstd can be read"
+                    "the file is compressed: decompress it first by `{by} -d FILE`; files \
+                     compressed by gzip or zstd can be read directly"
                 )
             }
             Unreadable::CutOff(length) => {
                 write!(
                     f,
-                    "it was cut off within its header, at byte {length}; copy it anew, or capture once more"
+                    "the file was cut off within its header, at byte {length}; copy it again, or \
+                     make a new capture"
                 )
             }
             Unreadable::TooLarge => {
                 let most = LARGEST >> 30;
                 write!(
                     f,
-                    "it has more than {most} GiB, the most that is read; take a part: `editcap -r FILE PART 1-5000000`"
+                    "the file is larger than {most} GiB, the maximum; extract a part: `editcap -r \
+                     FILE PART 1-5000000`"
                 )
             }
             Unreadable::Later(version) => write!(
                 f,
-                "it was written by a later falaj, as a journal of version {version}; this one reads up to {VERSION}: take the falaj that wrote it"
+                "a later falaj wrote this file, with format version {version}; this falaj reads \
+                 versions up to {VERSION}: use the falaj that wrote it"
             ),
         }
     }

@@ -69,7 +69,8 @@ impl Chain {
                 {
                     let place = format!("`{name}`, row {}, column {}: {rate}", i + 1, j + 1);
                     return Err(format!(
-                        "{place}; rates are above zero, and only the diagonal of `d0` is below"
+                        "{place}; rates must not be negative, except on the diagonal of `d0`, \
+                         where they must not be positive"
                     ));
                 }
             }
@@ -80,7 +81,7 @@ impl Chain {
                 .fold((0.0, 0.0f64), |(sum, scale), rate| (sum + rate, scale.max(rate.abs())));
             if sum.abs() > 1e-9 * scale {
                 return Err(format!(
-                    "row {} of `d0` and `d1` together comes to {sum}, and should to nothing",
+                    "the sum of row {} of `d0` and `d1` is {sum}, and must be 0",
                     i + 1
                 ));
             }
@@ -90,10 +91,10 @@ impl Chain {
         }
         let between = |i: usize, j: usize| if i == j { 0.0 } else { d0[i][j] + d1[i][j] };
         let stationary =
-            stationary(n, between).ok_or("from some states others are never reached")?;
+            stationary(n, between).ok_or("some states are never reached from others")?;
         let rate = (0..n).map(|i| stationary[i] * d1[i].iter().sum::<f64>()).sum();
         if rate <= 0.0 {
-            return Err("no packets come: `d1` has no rates".into());
+            return Err("the source sends no packets: `d1` has no rates".into());
         }
         let state = |i: usize| {
             let all = (0..n).flat_map(|j| {
@@ -217,12 +218,12 @@ mod tests {
         assert_eq!(says(&[], &[]), "there are 0 states: write 1 to 64 rows");
         assert_eq!(says(&[vec![-1.0]], &[]), "`d1` has 0 rows, and `d0` 1");
         assert_eq!(says(&[vec![-1.0, 1.0]], &[vec![1.0]]), "row 1 of `d0` has 2 numbers, not 1");
-        let below = "`d1`, row 1, column 1: -1; rates are above zero, and only the diagonal of \
-                     `d0` is below";
+        let below = "`d1`, row 1, column 1: -1; rates must not be negative, except on the diagonal \
+                     of `d0`, where they must not be positive";
         assert_eq!(says(&[vec![-1.0]], &[vec![-1.0]]), below);
         assert_eq!(
             says(&[vec![-1.0]], &[vec![2.0]]),
-            "row 1 of `d0` and `d1` together comes to 1, and should to nothing"
+            "the sum of row 1 of `d0` and `d1` is 1, and must be 0"
         );
         assert_eq!(
             says(&[vec![0.0]], &[vec![0.0]]),
@@ -231,12 +232,12 @@ mod tests {
         let split = [vec![-1.0, 0.0], vec![1.0, -2.0]];
         assert_eq!(
             says(&split, &[vec![1.0, 0.0], vec![0.0, 1.0]]),
-            "from some states others are never reached"
+            "some states are never reached from others"
         );
         let silent = [vec![-1.0, 1.0], vec![1.0, -1.0]];
         assert_eq!(
             says(&silent, &[vec![0.0, 0.0], vec![0.0, 0.0]]),
-            "no packets come: `d1` has no rates"
+            "the source sends no packets: `d1` has no rates"
         );
     }
 }

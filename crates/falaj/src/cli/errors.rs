@@ -26,7 +26,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
     let value = of(ContextKind::InvalidValue).pop().unwrap_or_default();
     let allowed = of(ContextKind::ValidValue);
     let near = |kind| match of(kind).first() {
-        Some(word) => format!("; the nearest is `{word}`"),
+        Some(word) => format!("; the most similar is `{word}`"),
         None => String::new(),
     };
     Some(match error.kind() {
@@ -53,7 +53,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             )
         }
         ErrorKind::InvalidValue if !value.is_empty() => format!(
-            "{} {value}: `{value}` is not allowed there{}; allowed: {}",
+            "{} {value}: `{value}` is not allowed{}; allowed: {}",
             option(argument),
             near(ContextKind::SuggestedValue),
             listed(&allowed)
@@ -78,12 +78,15 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
                 option(argument).to_owned()
             };
             let prior: Vec<String> = prior.iter().map(|other| option(other).to_owned()).collect();
-            format!("`{given}` does not go with {}; leave one of them out", listed(&prior))
+            format!(
+                "`{given}` cannot be used together with {}; leave one of them out",
+                listed(&prior)
+            )
         }
         ErrorKind::MissingRequiredArgument => {
             let usage = of(ContextKind::Usage).pop().unwrap_or_default();
             let usage = usage.trim().trim_start_matches("Usage:").trim();
-            format!("`{name}` lacks {}; write `{usage}`", listed(&arguments))
+            format!("`{name}` needs {}; write `{usage}`", listed(&arguments))
         }
         ErrorKind::InvalidUtf8 => format!("a word after `{name}` is not UTF-8"),
         _ => return None,
@@ -142,12 +145,12 @@ fn lacking(command: &Command, argument: &str, allowed: &[String]) -> String {
         Some(help) => format!(": {}", help.trim_end_matches('.')),
         None => String::new(),
     };
-    format!("`{name}` lacks its value; write `{argument}`{about}")
+    format!("`{name}` needs a value; write `{argument}`{about}")
 }
 
 /// Returns the reason why a value is refused, and how to write it correctly.
 fn refusal(value: &str, error: &Error) -> String {
-    let Some(source) = error.source() else { return format!("`{value}` is not allowed there") };
+    let Some(source) = error.source() else { return format!("`{value}` is not allowed") };
     if let Some(number) = source.downcast_ref::<ParseIntError>() {
         return match number.kind() {
             IntErrorKind::PosOverflow => format!("`{value}` is too large; write a lower number"),

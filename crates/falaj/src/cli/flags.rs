@@ -142,7 +142,7 @@ macro_rules! flags {
 flags!(
     Both,
     "",
-    "Link, each way (--up-… and --down-… for one way alone: see --help-all)",
+    "Link, both directions (--up-… and --down-… for one direction: see --help-all)",
     rare: false
 );
 flags!(Up, "up-", "Link, up: from the command, or the near end, to the far end", rare: true);
@@ -157,7 +157,7 @@ pub(crate) struct Flags {
     #[arg(long, value_parser = half, value_name = "TIME", allow_hyphen_values = true,
         conflicts_with_all = ["file", "delay", "up-delay", "down-delay"])]
     rtt: Option<Span>,
-    /// MTU, the largest IP packet [default: 1500B; with `bridge`, that of its interfaces]
+    /// MTU, the largest IP packet [default: 1500B; with `bridge`, the MTU of its interfaces]
     #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE",
         allow_hyphen_values = true)]
     mtu: Option<String>,

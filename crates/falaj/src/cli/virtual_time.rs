@@ -41,9 +41,9 @@ pub(crate) struct VirtualTimeArgs {
         hide_short_help = true
     )]
     epoch: Epoch,
-    /// Virtual time that computing takes: none (free), so that results are exact and repeat; or its
-    /// duration on this host (counted), so that only waiting is skipped: for programs that wait by
-    /// computing.
+    /// Virtual time that computing takes. free: none, so that results are exact and repeatable.
+    /// counted: its duration on this host, so that only waiting is skipped, for programs that wait
+    /// in a busy loop.
     #[arg(
         long,
         value_name = "free|counted",

@@ -21,20 +21,20 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum AggregateCommand {
-    /// Packets per second, CPU time and delay: singly, in batches, and in batches that leave when
-    /// the reader is idle.
+    /// Packets per second, CPU time and delay: of single packets, of batches, and of batches that
+    /// leave when the reader is idle.
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// Batches tuned for a delay, beside the best fixed ones: delay, CPU time, and reaction to a
-    /// step of the load.
+    /// Batches tuned for a delay, compared with the best fixed batches: delay, CPU time, and
+    /// reaction to a step of the load.
     #[cfg(feature = "lab")]
     Tune(tune::Args),
-    /// The other process: takes its side of the rings from standard input.
+    /// The other process: inherits its side of the rings by standard input.
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     Consumer(consumer::Args),
-    /// The far end of `run --aggregate`, or the guest of an adapter: takes its side of the rings
-    /// and its interface from standard input.
+    /// The far end of `run --aggregate`, or the guest of an adapter: inherits its side of the rings
+    /// and its interface by standard input.
     #[command(hide = true)]
     Guest { asked: Batching },
 }

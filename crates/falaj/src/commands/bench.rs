@@ -22,13 +22,14 @@ enum BenchCommand {
     Sched(sched::Args),
     /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
     Path(path::Args),
-    /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
+    /// Nanoseconds and memory for each packet, queue and link if masks create many queues and
+    /// links.
     Masks(masks::Args),
     /// Largest lag of a flow behind its fair share (worst-case fairness), by discipline.
     Wfi(sched::wfi::Args),
     /// Ratio of the largest delay found to the guaranteed bound, by discipline.
     Bounds(bounds::Args),
-    /// TCP through an emulated link, compared with the kernel's own ways, in one run.
+    /// TCP through an emulated link, compared with the kernel's own emulation, in one run.
     Tcp(tcp::Args),
     /// Release error (lateness of packets), accuracy of rates, and CPU time.
     Release(release::Args),

@@ -72,8 +72,8 @@ pub(crate) struct Args {
     /// after its first packet.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
     aggregate: Option<BatchPolicy>,
-    /// With firewall queues: packets that find no room, and those still queued at the end, pass
-    /// instead of being dropped.
+    /// With firewall queues: packets that find the queue full, and packets still queued at the end,
+    /// pass instead of being dropped.
     #[arg(long)]
     fail_open: bool,
     #[command(flatten)]
@@ -145,7 +145,10 @@ impl<'a> End<'a> {
         if self.renamed.replace(renamed.clone()) != renamed
             && let Some(name) = renamed
         {
-            note!("the interface {} was renamed to {name}, and is still an end", self.name);
+            note!(
+                "the interface {} was renamed to {name}, and is still an end of the link",
+                self.name
+            );
         }
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Some(purpose) => purpose,
         None if asked => {
             let answers = Purpose::ALL.map(|(_, name, doc)| (name, doc));
-            Purpose::ALL[ask("What is each flow to get?", &answers)?].0
+            Purpose::ALL[ask("What should each flow get?", &answers)?].0
         }
         None => bail!(
             "choose: `--for` is missing; it is one of {}. On a terminal `falaj choose` asks",
@@ -107,7 +107,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         purpose,
         lends: !second(
             args.unused.map(|unused| unused == Unused::Idle),
-            "What becomes of the rate that a flow does not use?",
+            "What happens to the rate that a flow does not use?",
             [("lend", "the other flows may use it"), ("idle", "the link stays idle instead")],
         )?,
         tree: second(
@@ -152,7 +152,7 @@ fn ask(question: &str, answers: &[(&str, &str)]) -> Result<usize> {
         match number.map(|n| n - 1).or_else(named).or(line.is_empty().then_some(0)) {
             Some(n) => return Ok(n),
             None => {
-                let _ = writeln!(err, "a number from 1 to {}, or a name", answers.len());
+                let _ = writeln!(err, "write a number from 1 to {}, or a name", answers.len());
             }
         }
     }

@@ -54,7 +54,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut told = Vec::new();
     for scenario in [&divided, &shared] {
         if !told.is_empty() {
-            tell("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
+            tell(
+                "\n2. The same traffic on an undivided link: one FIFO for the same number of \
+                 packets.\n",
+            );
         }
         let measured = measure(scenario, default_options(), "measuring")?;
         let comparison = Comparison::of(scenario, &SimulationPlan::beside(scenario), measured)?;

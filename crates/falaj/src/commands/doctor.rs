@@ -129,10 +129,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     match kept {
         Ok(Some(place)) => {
-            note!("kept in {}: scenarios beyond it run with a warning", place.display());
+            note!(
+                "the limits are saved in {}: scenarios that exceed them run with a warning",
+                place.display()
+            );
         }
         Ok(None) => {}
-        Err(error) => note!("warning: not kept for later runs: {error:#}"),
+        Err(error) => note!("warning: the limits could not be saved for later runs: {error:#}"),
     }
     Ok(ExitCode::from(u8::from(!are_there)))
 }
@@ -147,7 +150,7 @@ fn tun() -> Result<(), String> {
         }
     });
     opened.map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => format!("{TUN} may not be opened: chmod 666 {TUN}"),
+        ErrorKind::PermissionDenied => format!("no permission to open {TUN}: chmod 666 {TUN}"),
         ErrorKind::NotFound => {
             format!("there is no {TUN}: modprobe tun, or give it to the container")
         }
@@ -175,7 +178,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
     };
     let by_tap = match (&namespaces, &tun) {
         (Ok(()), Err(why)) => Err(format!("{why}; packet sockets take its place")),
-        (Err(_), _) => Err("there are no namespaces to put it between".to_owned()),
+        (Err(_), _) => Err("it needs namespaces, which do not work here".to_owned()),
         (Ok(()), Ok(())) => Ok(()),
     };
     let way_out = |name: &'static str, package, good_for| {
@@ -249,8 +252,8 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
             "nftables",
             "internet access through the host, for root (`run --internet host`)",
         ),
-        Finding::program("iptables", "iptables", "the same where there is no nft"),
-        Finding::new("locked memory", memory, "as much as falaj needs"),
+        Finding::program("iptables", "iptables", "the same without nft"),
+        Finding::new("locked memory", memory, "enough for falaj"),
     ]
 }
 
@@ -357,7 +360,7 @@ fn print(findings: &[Finding], floor: Option<&Floor>, limits: Option<&HostLimits
          processor to itself"
     );
     say!(
-        "  delays from {} on: 99 of 100 packets are at most a tenth of it late",
+        "  delays of at least {}: 99 of 100 packets are late by at most a tenth of the delay",
         nanos(limits.delay_ns)
     );
 }

@@ -408,7 +408,7 @@ fn replications_come_until_an_interval_is_narrow() {
             "--until `c.loss ±1%`: there is no flow `c`; there are `a`, `b`",
         ),
         (["--until", "loss"], "there is no `±`; write `delay.mean ±1%`"),
-        (["--warm-up", "100ms"], "--warm-up 100ms leaves nothing of a run of 100ms"),
+        (["--warm-up", "100ms"], "--warm-up 100ms is not shorter than the run of 100ms"),
         (["--warm-up", "later"], "or write `auto` or `none`"),
     ] {
         let ran = sim(&args);
@@ -509,7 +509,7 @@ fn scenarios_are_compared_in_pairs() {
     let ran = compare(&[louder]);
     assert!(ran.status == Some(2) && ran.err.contains("do not send alike"), "{ran:?}");
     let ran = compare(&[louder, "--what-if", "b.queue=10p"]);
-    assert!(ran.status == Some(2) && ran.err.contains("does not go with"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("cannot be used together with"), "{ran:?}");
 }
 
 #[test]
@@ -1080,7 +1080,7 @@ fn captures_of_other_programs() {
     std::fs::write(directory.join("cut.pcap"), &raw[..raw.len() - 5]).expect("written");
     let ran = sim(&["--replay", "cut.pcap"]);
     assert_eq!(ran.status, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("breaks off: it was cut off"), "{}", ran.err);
+    assert!(ran.err.contains("breaks off: the file was cut off"), "{}", ran.err);
     for words in ["up=0,up=0", "side=1", "0"] {
         let ran = sim(&["--replay", "many.pcapng", "--interface", words]);
         assert_eq!(ran.status, Some(2), "{words}: {}", ran.err);
@@ -1118,7 +1118,7 @@ fn captures_that_are_none() {
     assert!(
         falaj(&["sim", tenants, "--replay", "foreign.pcap", "--seed", "1"])
             .err
-            .contains("does not go with")
+            .contains("cannot be used together with")
     );
 }
 
@@ -1176,9 +1176,15 @@ fn bad_options() {
         ),
         (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for 0.01 percent"),
         (&["run", "--down-jitter", "5", "--", "true"], "write `5ms` or `5s`"),
-        (&["run", "--preset", "lt", "--", "true"], "the nearest is `lte`"),
-        (&["run", tenants, "--up-dup", "1%", "--", "true"], "`[FILE]` does not go with `--up-dup`"),
-        (&["run", tenants, "--rate", "1mbit", "--", "true"], "`[FILE]` does not go with `--rate`"),
+        (&["run", "--preset", "lt", "--", "true"], "the most similar is `lte`"),
+        (
+            &["run", tenants, "--up-dup", "1%", "--", "true"],
+            "`[FILE]` cannot be used together with `--up-dup`",
+        ),
+        (
+            &["run", tenants, "--rate", "1mbit", "--", "true"],
+            "`[FILE]` cannot be used together with `--rate`",
+        ),
         (&["run"], "<COMMAND>"),
         (&["simulate"], "sim"),
         (&[], "Usage: falaj [OPTIONS] <COMMAND>"),
@@ -1440,7 +1446,9 @@ fn what_was_asked_for_is_said() {
         "configured: 100mbit of l2 each way, 0s each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
-    assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("does not go with"));
+    assert!(
+        falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used together with")
+    );
 }
 
 #[test]
@@ -1851,8 +1859,9 @@ fn what_a_link_does_to_packets_is_said() {
     let name = file("radio.toml", &format!("{radio}{traffic}"));
     let plan = falaj(&["plan", name]);
     for line in [
-        "  the link loses packets: bounds hold for those that arrive; lost ones use the link's time too\n",
-        "  in addition to `delay <=`, a packet is 16.0 ms to 24.0 ms on its way\n",
+        "  the link loses packets: bounds hold for packets that arrive; lost packets use the \
+         link's time too\n",
+        "  in addition to `delay <=`, a packet's propagation takes 16.0 ms to 24.0 ms\n",
     ] {
         assert!(plan.out.contains(line), "{}", plan.out);
     }

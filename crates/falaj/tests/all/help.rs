@@ -63,7 +63,9 @@ fn each_help_fits_a_page_and_the_rest_is_a_flag_away() {
     }
     let run = ["run".to_owned()];
     let (page, whole) = (help(&run, "--help"), help(&run, "--help-all"));
-    for heading in ["Link, each way", "Far end", "Pacing", "Results and control", "Virtual time"] {
+    for heading in
+        ["Link, both directions", "Far end", "Pacing", "Results and control", "Virtual time"]
+    {
         assert!(page.contains(&format!("\n{heading}")), "{heading}: {page}");
     }
     assert!(!page.contains("--up-rate <") && whole.contains("--up-rate <"), "{page}");

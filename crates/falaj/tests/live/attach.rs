@@ -249,12 +249,9 @@ fn containers() {
         let ran: Ran = attach(words).output().expect("it starts").into();
         assert!(ran.status == Some(2) && ran.err.contains(says), "{words:?}: {ran:?}");
     };
-    refuses(
-        &["nobody"],
-        "nobody is not to be found: no interface of that name; docker: Error: No such",
-    );
+    refuses(&["nobody"], "nobody was not found: no interface of that name; docker: Error: No such");
     refuses(&["podman:web"], "there is no `podman` here");
-    refuses(&["--all-of", "none"], "no container of a project `none` runs");
+    refuses(&["--all-of", "none"], "no container of a project `none` is running");
 }
 
 fn refused() {
@@ -267,7 +264,8 @@ fn refused() {
     };
     refuses(
         &["eth9"],
-        "no docker, podman or crictl here; a process's number works with any container",
+        "no docker, podman or crictl here; the process ID of a container's process works with any \
+         runtime",
     );
     refuses(&[&format!("eth9@{process}")], "cannot attach to the interface: No such device");
     refuses(&["4000000"], "cannot enter the network namespace");
@@ -299,6 +297,6 @@ fn refused() {
     // `attach` ends with the last process of its target.
     let mut attached = Attached::start(&[&process, "--delay", "20ms"]);
     drop(host);
-    attached.says(&format!("{process} is gone"));
+    attached.says(&format!("{process} no longer exists"));
     assert_eq!(attached.status(), Some(0));
 }

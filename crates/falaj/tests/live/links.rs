@@ -551,7 +551,9 @@ fn capture(users: &Users) {
         let ends = format!("the file ends at byte {cut}");
         assert!(
             ran.status == Some(1)
-                && ran.err.contains("breaks off: it was cut off: the block that begins at byte ")
+                && ran
+                    .err
+                    .contains("breaks off: the file was cut off: the block that begins at byte ")
                 && ran.err.contains(&ends),
             "{ran:?}"
         );

@@ -1010,8 +1010,8 @@ fn encrypted() {
     let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let other = write("serve-tls-other", &other);
     let wrong = [
-        (&token, &key, "no certificate is in it"),
-        (&certificate, &token, "it has to be a private key in PEM"),
+        (&token, &key, "the file has no certificate"),
+        (&certificate, &token, "the file must have a private key in PEM"),
         (&certificate, &other, "cannot be used together"),
         (&"/nowhere".to_owned(), &key, "--tls-cert /nowhere"),
     ];
@@ -1198,7 +1198,11 @@ fn guests() {
     let words = [&words[..], &[control.to_str().unwrap()]].concat();
     let refused = program(&words).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(2) && said.contains("are not handed over"), "{said}");
+    assert!(
+        refused.status.code() == Some(2)
+            && said.contains("an adapter with batches cannot be handed over"),
+        "{said}"
+    );
     service.end();
 }
 

@@ -95,7 +95,7 @@ impl RedParameters {
             if value == Probability::NEVER {
                 return Err(refused(
                     param,
-                    "with zero, RED never acts".into(),
+                    "with zero, RED never drops or marks a packet".into(),
                     "write one above zero",
                 ));
             }

@@ -102,7 +102,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         ),
     };
     forward(&args.forwarding, scenario, &ends, |_| {
-        note!("{about} is gone");
+        note!("{about} no longer exists");
         ControlFlow::Break(())
     })
 }
@@ -128,10 +128,11 @@ fn ssh_stays(target: &Target) -> Result<()> {
 fn only_those((scenario, text): (Scenario, String), only: &str) -> Result<(Scenario, String)> {
     let [link] = &scenario.links[..] else {
         bail!(
-            "--only is for one link; with several, the scenario's rules select those that each packet passes"
+            "--only needs a scenario with one link; with several links, the scenario's rules \
+             select the links of each packet"
         )
     };
-    ensure!(scenario.rules.is_empty(), "the scenario has rules: --only would be one more");
+    ensure!(scenario.rules.is_empty(), "--only cannot be used with a scenario that has rules");
     let quoted = |text: &str| toml_edit::value(text).to_string();
     let text = format!(
         "{text}\n[[rule]]\nname = \"only\"\nmatch = {}\nto = {}\n\n[[rule]]\nname = \"others\"\nto = \"pass\"\n",
@@ -163,7 +164,8 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     };
     let process = client.hello.pid;
     let ended = end(process, Signal::SIGTERM, PATIENCE);
-    let ended = ended.with_context(|| format!("process {process}, which is attached"))?;
+    let ended = ended
+        .with_context(|| format!("cannot end process {process}, which runs `falaj attach`"))?;
     ensure!(ended, "process {process} does not end");
     Ok(ExitCode::SUCCESS)
 }

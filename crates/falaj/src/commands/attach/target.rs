@@ -63,7 +63,7 @@ impl Runtime {
         };
         let Some(said) = run(self.program, &(self.words)(&id))? else { return Ok(None) };
         match said.trim().parse() {
-            Ok(0) => bail!("{name} does not run"),
+            Ok(0) => bail!("{name} is not running"),
             Ok(process) => Ok(Some(process)),
             Err(_) => bail!("{} says of {name}: {}", self.program, said.trim()),
         }
@@ -78,7 +78,7 @@ fn run(program: &str, words: &[String]) -> Result<Option<String>> {
     };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{program}: {}", said.lines().next().unwrap_or("it says no reason").trim());
+        bail!("{program}: {}", said.lines().next().unwrap_or("it gives no reason").trim());
     }
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
@@ -95,7 +95,7 @@ pub(super) fn containers_of(project: &str) -> Result<Vec<String>> {
             return Ok(ids);
         }
     }
-    bail!("no container of a project `{project}` runs: `docker compose ls` lists projects")
+    bail!("no container of a project `{project}` is running: `docker compose ls` lists projects")
 }
 
 fn all_of(process: u32) -> Target {
@@ -138,7 +138,7 @@ pub(super) fn parse(text: &str) -> Result<Target> {
     }
     places.extend(asked);
     Err(anyhow!(
-        "{text} is not to be found: {}; a process's number works with any container",
+        "{text} was not found: {}; the process ID of a container's process works with any runtime",
         places.join("; ")
     ))
 }

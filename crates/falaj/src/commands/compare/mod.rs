@@ -222,7 +222,7 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenth = "over a tenth of the smallest bound";
         match self {
-            Doubt::Untried(flow) => write!(f, "no packet of flow {flow} got to the far end"),
+            Doubt::Untried(flow) => write!(f, "no packet of flow {flow} reached the far end"),
             Doubt::Unsent(flow, packets) => {
                 write!(f, "this host had no time to send {packets} packets of flow {flow}")
             }

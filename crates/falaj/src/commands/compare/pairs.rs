@@ -160,16 +160,17 @@ fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
     if first.traffic.len() != second.traffic.len() {
         let [a, b] = [first, second].map(|scenario| scenario.traffic.len());
         bail!(
-            "one scenario has {a} sources and the other {b}: under different arrivals there are no pairs"
+            "one scenario has {a} sources and the other {b}: scenarios with different arrivals \
+             cannot be compared in pairs"
         );
     }
     for (a, b) in first.traffic.iter().zip(&second.traffic) {
         let sends = |s: &falaj_scenario::Source| (s.spec(), s.sources, s.towards, s.ecn);
         if sends(a) != sends(b) {
             bail!(
-                "source `{}` of one scenario and `{}` of the other do not send alike: under \
-                 different arrivals there are no pairs. Sources are known by their places; links, \
-                 flows and disciplines may differ",
+                "source `{}` of one scenario and `{}` of the other do not send alike: scenarios \
+                 with different arrivals cannot be compared in pairs. Sources are known by their \
+                 places; links, flows and disciplines may differ",
                 a.name,
                 b.name
             );
@@ -236,7 +237,7 @@ fn verdict(difference: Option<Estimate>) -> &'static str {
         Some(Estimate { mean: 0.0, half_width: Some(0.0), .. }) => "the same",
         Some(Estimate { mean, half_width: Some(half), .. }) if mean > half => "more",
         Some(Estimate { mean, half_width: Some(half), .. }) if -mean > half => "less",
-        Some(Estimate { half_width: Some(_), .. }) => "no difference seen",
+        Some(Estimate { half_width: Some(_), .. }) => "no significant difference",
         _ => "",
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn try_place(path: &Path) -> Result<()> {
 /// Draws the picture into the file.
 pub(super) fn write(path: &Path, names: &[String], flows: &[PairedFlow<'_>]) -> Result<()> {
     if flows.is_empty() {
-        bail!("--svg: no flow has packets in all scenarios, and there is nothing to draw");
+        bail!("--svg: no flow has packets in all scenarios, so there is nothing to draw");
     }
     let charts: Vec<Chart> = flows.iter().take(MOST).map(|flow| chart(names, flow)).collect();
     let columns = if charts.len() > 1 { 2 } else { 1 };

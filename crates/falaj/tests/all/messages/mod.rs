@@ -209,7 +209,8 @@ fn a_service_that_does_not_begin() {
         set_permissions(&open, Permissions::from_mode(mode)).expect("it is ours");
         let ran: Ran = program(&[&serve, &beyond[..]].concat()).output().expect("it starts").into();
         let warned = ran.err.contains(
-            "falaj: warning: --token-file long-token: everybody on this host may read it: chmod o= long-token\n",
+            "falaj: warning: --token-file long-token: every user of this host may read it: chmod \
+             o= long-token\n",
         );
         assert_eq!(warned, told, "{ran:?}");
     }
@@ -219,7 +220,7 @@ fn a_service_that_does_not_begin() {
     );
     refused(
         &[&serve, &["--fail-open", "br0"][..]].concat(),
-        "--fail-open joins interfaces that are there, such as `eth1`, and this file has none",
+        "--fail-open joins existing interfaces, such as `eth1`, but this file has none",
     );
 }
 

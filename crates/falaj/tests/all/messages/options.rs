@@ -209,7 +209,8 @@ fn simulations_that_cannot_be() {
     sim("--duration 0s", "--duration 0s: it must be above zero; write `10s`, for instance");
     sim(
         "--warm-up 2s --duration 2s",
-        "--warm-up 2s leaves nothing of a run of 2s: write less, or a longer --duration",
+        "--warm-up 2s is not shorter than the run of 2s: write a shorter --warm-up or a longer \
+         --duration",
     );
     sim("--warm-up long", "write a number and a unit, as in `40ms`; or write `auto` or `none`");
     sim(
@@ -230,13 +231,15 @@ fn simulations_that_cannot_be() {
     let more = format!("{LINK}{TRAFFIC}{}", TRAFFIC.replace("traffic.x", "traffic.y"));
     refused(
         &["compare", plain, file("options-more.toml", &more)],
-        "one scenario has 1 sources and the other 2: under different arrivals there are no pairs",
+        "one scenario has 1 sources and the other 2: scenarios with different arrivals cannot be \
+         compared in pairs",
     );
     let other =
         format!("{LINK}{}", TRAFFIC.replace("500B", "600B").replace("traffic.x", "traffic.y"));
     refused(
         &["compare", plain, file("options-other.toml", &other)],
-        "source `x` of one scenario and `y` of the other do not send alike: under different arrivals there are no pairs.",
+        "source `x` of one scenario and `y` of the other do not send alike: scenarios with \
+         different arrivals cannot be compared in pairs.",
     );
 }
 

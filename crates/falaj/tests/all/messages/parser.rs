@@ -55,7 +55,7 @@ fn every_command_answers_what_it_does_not_take() {
             let mut alone = words(&[]);
             alone.push(option.to_owned());
             let lacks = said(alone);
-            assert!(lacks.contains(&format!("`{option}` lacks its value")), "{lacks} {value}");
+            assert!(lacks.contains(&format!("`{option}` needs a value")), "{lacks} {value}");
             // The message names the option with the nonsensical value, or the option after it.
             let mut bad = words(&[]);
             bad.extend([option, "@no\u{1}sense@", "--no-such-option"].map(str::to_owned));
@@ -72,32 +72,38 @@ fn the_nearest_and_what_is_allowed_are_named() {
     for (words, said) in [
         (
             &["run", "--rat", "1mbit", "--", "true"][..],
-            "`--rat` is not an option of `falaj run`; the nearest is `--rate`; ",
+            "`--rat` is not an option of `falaj run`; the most similar is `--rate`; ",
         ),
-        (&["simm"], "`falaj` has no command `simm`; the nearest is `sim`; "),
+        (&["simm"], "`falaj` has no command `simm`; the most similar is `sim`; "),
         (
             &["bandwidth"],
             "`falaj` has no command `bandwidth`; `falaj explain bandwidth` explains the word, and \
              `falaj --help` lists",
         ),
-        (&["sweep", "mergee"], "`falaj sweep` has no command `mergee`; the nearest is `merge`; "),
+        (
+            &["sweep", "mergee"],
+            "`falaj sweep` has no command `mergee`; the most similar is `merge`; ",
+        ),
         (
             &["run", "--queue-policy", "tial", "--", "true"],
-            "--queue-policy tial: `tial` is not allowed there; the nearest is `tail`; allowed: \
+            "--queue-policy tial: `tial` is not allowed; the most similar is `tail`; allowed: \
              `tail`, `head`, `red`, ",
         ),
-        (&["run", "--rate", "--delay", "5ms"], "`--rate` lacks its value; write `--rate <RATE>`: "),
-        (&["run", "--rate", "--", "true"], "`--rate` lacks its value; write `--rate <RATE>`"),
-        (&["sim", tenants, "--seed"], "`--seed` lacks its value; write `--seed <SEED>`: "),
+        (&["run", "--rate", "--delay", "5ms"], "`--rate` needs a value; write `--rate <RATE>`: "),
+        (&["run", "--rate", "--", "true"], "`--rate` needs a value; write `--rate <RATE>`"),
+        (&["sim", tenants, "--seed"], "`--seed` needs a value; write `--seed <SEED>`: "),
         (&["sim", tenants, "--seed", "1", "--seed", "2"], "`--seed` is given twice; write it once"),
         (&["sim", tenants, "more"], "`more` is one word too many; write `falaj sim "),
         (
             &["run", "--rtt", "80ms", "--delay", "40ms", "--", "true"],
-            "does not go with `--delay`; leave one of them out",
+            "cannot be used together with `--delay`; leave one of them out",
         ),
-        (&["run", tenants, "--rate", "1mbit", "--", "true"], "does not go with `--rate`"),
-        (&["check"], "`falaj check` lacks `<FILES>...`; write `falaj check "),
-        (&["serve", tenants, "--tcp", "127.0.0.1:1"], "lacks `--token-file <FILE>`; write `"),
+        (
+            &["run", tenants, "--rate", "1mbit", "--", "true"],
+            "cannot be used together with `--rate`",
+        ),
+        (&["check"], "`falaj check` needs `<FILES>...`; write `falaj check "),
+        (&["serve", tenants, "--tcp", "127.0.0.1:1"], "needs `--token-file <FILE>`; write `"),
         (
             &["relay", "--clients", "x"],
             "--clients x: `x` is not a whole number; write one, as in `10`",

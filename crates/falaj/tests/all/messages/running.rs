@@ -373,7 +373,7 @@ fn what_a_service_refuses() {
     );
     let name = "a name has letters, digits, `-` and `_`; a part is named `FLOW/PART`";
     refused("PUT /v1/adapters/a.b", "{\"weight\":1}", 400, name);
-    refused("PATCH /v1/adapters/calm", "{}", 400, "no key is given: {\"weight\": 3}, for instance");
+    refused("PATCH /v1/adapters/calm", "{}", 400, "no key is given; an example: {\"weight\": 3}");
     let own = r#"{"adapter":"namespace","weight":1}"#;
     refused(
         "PUT /v1/adapters/late",
@@ -389,7 +389,12 @@ fn what_a_service_refuses() {
         "adapter late: a queue of the firewall is for `falaj bridge`",
     );
     let moved = served(service.at.path()).replace("/uplink", "/elsewhere");
-    refused("PUT /v1/scenario", &moved, 409, "the uplink stays `vhost:");
+    refused(
+        "PUT /v1/scenario",
+        &moved,
+        409,
+        "the uplink cannot change while the service runs: it is `vhost:",
+    );
     let (status, answer) = service.ask("PUT /v1/scenario", "\nrate\n");
     assert!(
         status == 409
@@ -436,9 +441,9 @@ fn services_begin_as_they_ended() {
     let mut service = Running::until(
         at,
         command,
-        "holds changes made before: it is served instead of nowhere.toml",
+        "has changes made before, so it is used instead of nowhere.toml",
     );
-    service.says("adapter calm pauses, as before");
+    service.says("adapter calm stays paused, as before");
 }
 
 #[test]
@@ -468,7 +473,7 @@ fn files_that_are_no_services() {
     serve(
         "serve-need.toml",
         &need,
-        "falaj: the link cannot give all these guarantees: `falaj plan fits` shows them",
+        "falaj: the link cannot give all these guarantees: `falaj plan fits` shows which ones",
     );
     for (port, said) in [
         (
@@ -511,14 +516,14 @@ fn keys_and_certificates_that_are_none() {
     both(
         words,
         key,
-        "--tls-cert tls-words.pem: no certificate is in it; it has to be PEM (BEGIN CERTIFICATE)",
+        "--tls-cert tls-words.pem: the file has no certificate; it must be PEM (BEGIN CERTIFICATE)",
     );
     both(torn, key, "--tls-cert tls-torn.pem: base64 decode error");
     both("nowhere", key, "--tls-cert nowhere: I/O error: No such file");
     both(
         certificate,
         words,
-        "--tls-key tls-words.pem: it has to be a private key in PEM, without a password",
+        "--tls-key tls-words.pem: the file must have a private key in PEM, without a password",
     );
     both(certificate, "nowhere", "--tls-key nowhere: ");
     both(

@@ -550,7 +550,7 @@ fn renamed() {
     let mut bridge = Bridge::start(&["a1", "b1"]);
     pass_between(&mut a, &mut b, B[0]);
     netlink::rename("a1", "wan0");
-    bridge.says("falaj: the interface a1 was renamed to wan0, and is still an end");
+    bridge.says("falaj: the interface a1 was renamed to wan0, and is still an end of the link");
     netlink::set_up("wan0", false);
     bridge.says("falaj: a1 is down: waiting for it");
     netlink::set_up("wan0", true);

@@ -33,7 +33,7 @@ pub(crate) fn program() {
             .all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
     });
     let again = LoggedService::start("killed", THREE, &[]);
-    again.says("killed, or its host stopped: nothing passed for ");
+    again.says("killed, or its host stopped: no packet passed for ");
     let sender = Sender::calm(&again, "calm");
     again.passes("calm");
     drop(sender);
@@ -68,7 +68,7 @@ pub(crate) fn state() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
     }
     let told = LoggedService::start("killed-state", THREE, &words);
-    told.says("holds changes made before");
+    told.says("has changes made before");
     let kept = told.service.get("/v1/scenario").body;
     let queue = (100..150).filter(|n| kept.contains(&format!("queue = \"{n}p\""))).count();
     // The queue of `calm` has 100 packets from the start.

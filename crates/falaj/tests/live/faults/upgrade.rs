@@ -134,13 +134,13 @@ fn upgrades(mut told: LoggedService, [uplink, a, b]: [u32; 3]) {
     }];
     told.passes("a");
     for n in 1..=UPGRADES {
-        let said = told.said().matches("went on from").count();
+        let said = told.said().matches("took over from").count();
         let next = upgrade(&told).stderr(told.says_where()).spawn().expect("it starts");
         // The old process ends as requested.
         let mut before = std::mem::replace(&mut told.service.child, next);
         assert_eq!(before.wait().expect("it ends").code(), Some(0), "{}", told.said());
-        until("the new one goes on", || told.said().matches("went on from").count() > said);
-        assert_eq!(told.said().matches("went on from").count(), n, "{}", told.said());
+        until("the new one goes on", || told.said().matches("took over from").count() > said);
+        assert_eq!(told.said().matches("took over from").count(), n, "{}", told.said());
     }
     let counts = taken(receiver);
     assert_eq!(counts, json!({"1": [FRAMES, 0], "2": [FRAMES, 0]}), "{}", told.said());
@@ -162,14 +162,14 @@ fn upgrades(mut told: LoggedService, [uplink, a, b]: [u32; 3]) {
 /// Signals the service to start the program again; the new process takes over. Returns the new
 /// process's ID.
 fn by_a_signal(mut told: LoggedService) -> (LoggedService, u32) {
-    let before = told.said().matches("went on from").count();
+    let before = told.said().matches("took over from").count();
     signal("USR2", told.id());
     let ended = told.service.child.wait().expect("it ends");
     assert_eq!(ended.code(), Some(0), "{}", told.said());
-    until("the new one goes on", || told.said().matches("went on from").count() > before);
+    until("the new one goes on", || told.said().matches("took over from").count() > before);
     let said = told.said();
     let next = said.lines().filter_map(|line| {
-        line.strip_prefix("falaj: process ")?.strip_suffix(" goes on")?.parse::<u32>().ok()
+        line.strip_prefix("falaj: process ")?.strip_suffix(" has taken over")?.parse::<u32>().ok()
     });
     let next = next.last().expect("its number");
     (told, next)
