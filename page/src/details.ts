@@ -17,7 +17,7 @@ const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "qu
 /** For each cause of a violation: the cause and a remedy, in words. */
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
-  host: { because: "this host read it or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
+  host: { because: "this host read the packet late, or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
   guarantee: { because: "the guarantee was violated", todo: "a defect of falaj: report it with this scenario" },
 };
 

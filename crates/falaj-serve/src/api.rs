@@ -2,11 +2,11 @@
 //! request to the link. Changes go through the handler of the control socket, which parses, checks
 //! and admits them like any other change.
 
-use super::connections::{Acquaintance, answer};
+use super::connections::{AuthState, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, FlowHistory, Guarantee,
-    HistoryStep, Made, Problem, Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn,
-    Turns, Window,
+    Adapter, Breach, Breaches, Bucket, ChangeResult, Delays, Disciplines, Flow, FlowHistory,
+    Guarantee, HistoryStep, Problem, Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total,
+    Turn, Turns, Window,
 };
 use super::published::Published;
 use super::secret::warn_of_readers;
@@ -186,16 +186,16 @@ impl Serving {
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = async move {
             let router = router(Arc::clone(&app)).merge(page::router());
-            let router = router.layer(from_fn(hosted)).layer(from_fn(noted));
+            let router = router.layer(from_fn(require_host)).layer(from_fn(log_request));
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
-                tokio::spawn(answer(unix, None, router, Acquaintance::everybody));
+                tokio::spawn(answer(unix, None, router, AuthState::authenticated));
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
                 // The page itself has only public content; it asks for the token.
                 let guarded = guarded.merge(page::router());
-                let guarded = guarded.layer(from_fn(hosted)).layer(from_fn(noted));
-                tokio::spawn(answer(tcp, identity, guarded, Acquaintance::default));
+                let guarded = guarded.layer(from_fn(require_host)).layer(from_fn(log_request));
+                tokio::spawn(answer(tcp, identity, guarded, AuthState::default));
             }
             let _ = stopped.await;
         };
@@ -221,7 +221,7 @@ impl Serving {
 /// Checks that requests over TCP have the token.
 async fn guard(
     State(app): State<Arc<App>>,
-    Extension(known): Extension<Acquaintance>,
+    Extension(known): Extension<AuthState>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -232,7 +232,7 @@ async fn guard(
     let token = app.token.read().unwrap_or_else(PoisonError::into_inner).clone();
     let good = token.zip(said).is_some_and(|(token, said)| bool::from(token[..].ct_eq(said)));
     if good {
-        known.greet();
+        known.mark_authenticated();
         return next.run(request).await;
     }
     let why =
@@ -256,7 +256,7 @@ async fn guard(
         Flow,
         FlowHistory,
         HistoryStep,
-        Made,
+        ChangeResult,
         Problem,
         Guarantee,
         Quantiles,
@@ -293,7 +293,7 @@ fn router(app: Arc<App>) -> Router {
 }
 
 /// A request of HTTP/1.1 must have exactly one `Host` header (RFC 9112, section 3.2).
-async fn hosted(request: Request, next: Next) -> Response {
+async fn require_host(request: Request, next: Next) -> Response {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     if request.version() == Version::HTTP_11 && hosts != 1 {
         let why = format!(
@@ -307,7 +307,7 @@ async fn hosted(request: Request, next: Next) -> Response {
 
 /// Logs the request and the status of the answer. The query part of the path is not logged, because
 /// it may contain anything.
-async fn noted(request: Request, next: Next) -> Response {
+async fn log_request(request: Request, next: Next) -> Response {
     let (began, method, path) =
         (Instant::now(), request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
@@ -321,18 +321,18 @@ fn problem(what: impl Into<String>) -> Problem {
 }
 
 /// An error response with its status.
-struct No(StatusCode, Problem);
+struct ErrorResponse(StatusCode, Problem);
 
-impl IntoResponse for No {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         (self.0, Json(self.1)).into_response()
     }
 }
 
-impl From<Refusal> for No {
-    fn from(refusal: Refusal) -> No {
+impl From<Refusal> for ErrorResponse {
+    fn from(refusal: Refusal) -> ErrorResponse {
         let Refusal { what, remarks } = refusal;
-        No(
+        ErrorResponse(
             StatusCode::CONFLICT,
             Problem { what, remarks: remarks.into_iter().map(Remark::from).collect() },
         )
@@ -346,10 +346,15 @@ impl From<protocol::Remark> for Remark {
     }
 }
 
-impl From<SetAnswer> for Made {
-    fn from(made: SetAnswer) -> Made {
+impl From<SetAnswer> for ChangeResult {
+    fn from(made: SetAnswer) -> ChangeResult {
         let SetAnswer { changed, at_ns, dropped, remarks } = made;
-        Made { changed, at_ns, dropped, remarks: remarks.into_iter().map(Remark::from).collect() }
+        ChangeResult {
+            changed,
+            at_ns,
+            dropped,
+            remarks: remarks.into_iter().map(Remark::from).collect(),
+        }
     }
 }
 
@@ -358,8 +363,8 @@ impl From<SetAnswer> for Made {
 struct RequestBody<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RequestBody<Json<T>> {
-    type Rejection = No;
-    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+    type Rejection = ErrorResponse;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ErrorResponse> {
         Json::from_request(request, state)
             .await
             .map(RequestBody)
@@ -368,8 +373,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RequestBody<Json<T>
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestBody<Query<T>> {
-    type Rejection = No;
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+    type Rejection = ErrorResponse;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ErrorResponse> {
         Query::from_request_parts(parts, state)
             .await
             .map(RequestBody)
@@ -378,8 +383,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestBody<Qu
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for RequestBody<Path<String>> {
-    type Rejection = No;
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+    type Rejection = ErrorResponse;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ErrorResponse> {
         Path::from_request_parts(parts, state)
             .await
             .map(RequestBody)
@@ -388,8 +393,8 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestBody<Path<String>> {
 }
 
 impl<S: Send + Sync> FromRequest<S> for RequestBody<String> {
-    type Rejection = No;
-    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+    type Rejection = ErrorResponse;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ErrorResponse> {
         String::from_request(request, state)
             .await
             .map(RequestBody)
@@ -397,14 +402,14 @@ impl<S: Send + Sync> FromRequest<S> for RequestBody<String> {
     }
 }
 
-fn unread(why: &str) -> No {
-    No(StatusCode::BAD_REQUEST, problem(why))
+fn unread(why: &str) -> ErrorResponse {
+    ErrorResponse(StatusCode::BAD_REQUEST, problem(why))
 }
 
 /// The response to a body that cannot be parsed, or is too large.
-fn unread_body(status: StatusCode, why: &str) -> No {
+fn unread_body(status: StatusCode, why: &str) -> ErrorResponse {
     match status {
-        StatusCode::PAYLOAD_TOO_LARGE => No(status, problem(why)),
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorResponse(status, problem(why)),
         _ => unread(why),
     }
 }
@@ -412,7 +417,7 @@ fn unread_body(status: StatusCode, why: &str) -> No {
 /// Options of a change.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Meant {
+struct ChangeOptions {
     /// Only check whether the change would be admitted.
     #[serde(default)]
     check: bool,
@@ -424,7 +429,7 @@ struct Meant {
 /// The extent of the response.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Newest {
+struct TurnLimit {
     /// Maximum number of turns in each direction, the newest ones; without this parameter, all
     /// stored turns.
     last: Option<usize>,
@@ -449,62 +454,67 @@ async fn adapters(State(app): State<Arc<App>>) -> Response {
 async fn adapter(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-) -> Result<Json<Adapter>, No> {
+) -> Result<Json<Adapter>, ErrorResponse> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
 }
 
 /// Adds an adapter. The body has the keys of a flow of the scenario, `adapter` among them.
-#[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+#[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), ChangeOptions),
+    request_body = Object,
+    responses((status = 200, body = ChangeResult), (status = 400, body = Problem),
         (status = 413, body = Problem),
         (status = 409, body = Problem)))]
 async fn add(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(Query(meant)): RequestBody<Query<ChangeOptions>>,
     RequestBody(Json(keys)): RequestBody<Json<Map<String, Value>>>,
-) -> Result<Json<Made>, No> {
+) -> Result<Json<ChangeResult>, ErrorResponse> {
     let sample = app.published.sample();
     if sample.adapters.iter().any(|adapter| adapter.name == name) {
-        return Err(No(
+        return Err(ErrorResponse(
             StatusCode::CONFLICT,
             problem(format!("there is an adapter {name} already: PATCH changes it")),
         ));
     }
     let link = sample.adapters.first().map(|adapter| adapter.link.clone());
     let link = link.ok_or_else(|| {
-        No(StatusCode::CONFLICT, problem("there is no other adapter, so its link is unknown"))
+        ErrorResponse(
+            StatusCode::CONFLICT,
+            problem("there is no other adapter, so its link is unknown"),
+        )
     })?;
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
 /// Changes keys of an adapter's flow: weight, cap, queue, requirement; null removes a key.
-#[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
+#[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), ChangeOptions),
+    request_body = Object,
+    responses((status = 200, body = ChangeResult), (status = 400, body = Problem),
         (status = 413, body = Problem),
         (status = 404, body = Problem),
         (status = 409, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(Query(meant)): RequestBody<Query<ChangeOptions>>,
     RequestBody(Json(keys)): RequestBody<Json<Map<String, Value>>>,
-) -> Result<Json<Made>, No> {
+) -> Result<Json<ChangeResult>, ErrorResponse> {
     let link = link_of(&app, &name)?;
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
 /// Removes an adapter; its queued packets join another flow, or, with `drop`, are dropped.
-#[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    responses((status = 200, body = Made), (status = 400, body = Problem),
+#[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), ChangeOptions),
+    responses((status = 200, body = ChangeResult), (status = 400, body = Problem),
         (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
-) -> Result<Json<Made>, No> {
+    RequestBody(Query(meant)): RequestBody<Query<ChangeOptions>>,
+) -> Result<Json<ChangeResult>, ErrorResponse> {
     let link = link_of(&app, &name)?;
     let set_to_nothing = format!("{}=", place(&link, &name)?);
     set(app, vec![set_to_nothing], meant).await
@@ -517,7 +527,7 @@ async fn remove(
 async fn delays(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-) -> Result<Json<Vec<Delays>>, No> {
+) -> Result<Json<Vec<Delays>>, ErrorResponse> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
@@ -531,7 +541,7 @@ async fn delays(
 async fn history(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
-) -> Result<Json<Vec<FlowHistory>>, No> {
+) -> Result<Json<Vec<FlowHistory>>, ErrorResponse> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(app.published.history(found.ok_or_else(|| unknown(&sample, &name))?)))
@@ -548,31 +558,31 @@ async fn pause(
     State(app): State<Arc<App>>,
     RequestBody(Path(name)): RequestBody<Path<String>>,
     RequestBody(Json(paused)): RequestBody<Json<bool>>,
-) -> Result<Json<bool>, No> {
+) -> Result<Json<bool>, ErrorResponse> {
     link_of(&app, &name)?;
     let pause = move || {
         lock(&app.handler).pause(&name, paused)?;
         app.published.pauses(&name, paused);
         Ok::<_, Refusal>(())
     };
-    blocking(pause).await?.map_err(No::from)?;
+    blocking(pause).await?.map_err(ErrorResponse::from)?;
     Ok(Json(paused))
 }
 
 /// Link occupancy: the last turns of flows in each direction, since the last change of flows.
-#[utoipa::path(get, path = "/v1/turns", params(Newest),
+#[utoipa::path(get, path = "/v1/turns", params(TurnLimit),
     responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem),
         (status = 409, body = Problem)))]
 async fn turns(
     State(app): State<Arc<App>>,
-    RequestBody(Query(newest)): RequestBody<Query<Newest>>,
-) -> Result<Json<Vec<Turns>>, No> {
+    RequestBody(Query(newest)): RequestBody<Query<TurnLimit>>,
+) -> Result<Json<Vec<Turns>>, ErrorResponse> {
     let look = move || {
         let mut handler = lock(&app.handler);
         let turns = handler.turns()?;
         Ok::<_, Refusal>((handler.links(), turns))
     };
-    let (links, turns) = blocking(look).await?.map_err(No::from)?;
+    let (links, turns) = blocking(look).await?.map_err(ErrorResponse::from)?;
     let ways =
         links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
     let turn = |(flow, turn): (String, falaj_live::event_loop::LinkOccupancy)| {
@@ -607,12 +617,15 @@ async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Ev
 /// The present scenario as TOML; as JSON if the request accepts `application/json` alone.
 #[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content(
     (String = "application/toml"), (Object = "application/json")))))]
-async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, No> {
+async fn scenario(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Result<Response, ErrorResponse> {
     let text = blocking(move || lock(&app.handler).text().to_owned()).await?;
     if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
         // Parsing cannot fail: the running scenario was parsed before.
         let read: Map<String, Value> = ::toml::from_str(&text)
-            .map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
+            .map_err(|error| ErrorResponse(StatusCode::CONFLICT, problem(error.to_string())))?;
         return Ok(Json(read).into_response());
     }
     Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
@@ -620,17 +633,17 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
 
 /// Replaces the whole scenario, given as TOML: all of it takes effect at one instant, or nothing
 /// changes.
-#[utoipa::path(put, path = "/v1/scenario", params(Meant),
+#[utoipa::path(put, path = "/v1/scenario", params(ChangeOptions),
     request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Made), (status = 400, body = Problem),
+    responses((status = 200, body = ChangeResult), (status = 400, body = Problem),
         (status = 409, body = Problem), (status = 413, body = Problem)))]
 async fn replace(
     State(app): State<Arc<App>>,
-    RequestBody(Query(meant)): RequestBody<Query<Meant>>,
+    RequestBody(Query(meant)): RequestBody<Query<ChangeOptions>>,
     RequestBody(text): RequestBody<String>,
-) -> Result<Json<Made>, No> {
-    let Meant { check, drop } = meant;
-    ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
+) -> Result<Json<ChangeResult>, ErrorResponse> {
+    let ChangeOptions { check, drop } = meant;
+    submit(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
 }
 
 /// The disciplines, with the keys of a flow that are meant to be edited.
@@ -655,43 +668,47 @@ struct Finely {
 async fn openmetrics(
     State(app): State<Arc<App>>,
     RequestBody(Query(Finely { flows })): RequestBody<Query<Finely>>,
-) -> Result<Response, No> {
+) -> Result<Response, ErrorResponse> {
     // For thousands of adapters this takes a while; other requests are answered meanwhile.
     let text = blocking(move || app.published.openmetrics(flows)).await?;
     Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
 }
 
-fn unknown(sample: &Sample, name: &str) -> No {
+fn unknown(sample: &Sample, name: &str) -> ErrorResponse {
     let known: Vec<&str> =
         sample.adapters.iter().map(|adapter| adapter.name.as_str()).take(20).collect();
-    No(
+    ErrorResponse(
         StatusCode::NOT_FOUND,
         problem(format!("there is no adapter {name}; there are {}", known.join(", "))),
     )
 }
 
-fn link_of(app: &App, name: &str) -> Result<String, No> {
+fn link_of(app: &App, name: &str) -> Result<String, ErrorResponse> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(found.ok_or_else(|| unknown(&sample, name))?.link.clone())
 }
 
 /// The path of an adapter's flow in the scenario.
-fn place(link: &str, name: &str) -> Result<String, No> {
+fn place(link: &str, name: &str) -> Result<String, ErrorResponse> {
     keys::place(link, name).map_err(|why| unread(&why))
 }
 
 /// The keys of an adapter as settings.
-fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, No> {
+fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, ErrorResponse> {
     keys::sets(link, name, keys).map_err(|why| unread(&why))
 }
 
-async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>, No> {
-    let Meant { check, drop } = meant;
-    ask(app, SetRequest { set, drop, check, ..SetRequest::default() }).await
+async fn set(
+    app: Arc<App>,
+    set: Vec<String>,
+    meant: ChangeOptions,
+) -> Result<Json<ChangeResult>, ErrorResponse> {
+    let ChangeOptions { check, drop } = meant;
+    submit(app, SetRequest { set, drop, check, ..SetRequest::default() }).await
 }
 
-async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
+async fn submit(app: Arc<App>, wanted: SetRequest) -> Result<Json<ChangeResult>, ErrorResponse> {
     let what =
         if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
     let check = wanted.check;
@@ -702,7 +719,7 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
         }
         Ok::<_, Refusal>(made)
     };
-    let made = blocking(change).await?.map_err(No::from)?;
+    let made = blocking(change).await?.map_err(ErrorResponse::from)?;
     if !check && !made.changed.is_empty() {
         let (at_ns, dropped) = (made.at_ns.unwrap_or(0), made.dropped);
         info!(what, at_ns, dropped, "changed by the API");
@@ -711,8 +728,10 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
 }
 
 /// Runs work that may take a while outside the event loop.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ErrorResponse> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| No(StatusCode::CONFLICT, problem("the service is shutting down")))
+        .map_err(|_| ErrorResponse(StatusCode::CONFLICT, problem("the service is shutting down")))
 }

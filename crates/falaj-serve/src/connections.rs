@@ -34,17 +34,17 @@ const CONNECTIONS: usize = 128;
 
 /// The state of a connection: true once the client is authenticated.
 #[derive(Clone, Default)]
-pub(super) struct Acquaintance(Arc<AtomicBool>);
+pub(super) struct AuthState(Arc<AtomicBool>);
 
-impl Acquaintance {
+impl AuthState {
     /// State of a connection through the Unix socket: each client that may open the socket is
     /// authenticated.
-    pub(super) fn everybody() -> Acquaintance {
-        Acquaintance(Arc::new(AtomicBool::new(true)))
+    pub(super) fn authenticated() -> AuthState {
+        AuthState(Arc::new(AtomicBool::new(true)))
     }
 
     /// Marks the client as authenticated by the token.
-    pub(super) fn greet(&self) {
+    pub(super) fn mark_authenticated(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -58,7 +58,7 @@ pub(super) async fn answer<L: Listener>(
     mut listener: L,
     identity: Option<Arc<Identity>>,
     router: Router,
-    known: fn() -> Acquaintance,
+    known: fn() -> AuthState,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -84,7 +84,7 @@ pub(super) async fn answer<L: Listener>(
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    known: Acquaintance,
+    known: AuthState,
 ) {
     // The layer is outside the router: a layer of the router would copy every route for each
     // connection.
@@ -128,7 +128,7 @@ mod tests {
             let router = Router::new().route("/", get(|| async { "x".repeat(1 << 20) }));
             client.write_all(b"GET / HTTP/1.1\r\nHost: falaj\r\n\r\n").await.expect("it reads");
             let began = Instant::now();
-            talk(server, router, Acquaintance::everybody()).await;
+            talk(server, router, AuthState::authenticated()).await;
             let passed = began.elapsed();
             assert!(passed >= UNREAD && passed < 2 * UNREAD, "{passed:?}");
         });

@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// The level of the log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Much {
+pub(crate) enum LogLevel {
     /// Only errors.
     Error,
     /// Also warnings.
@@ -28,25 +28,25 @@ pub(crate) enum Much {
     Debug,
 }
 
-impl Much {
+impl LogLevel {
     fn level(self) -> LevelFilter {
         match self {
-            Much::Error => LevelFilter::ERROR,
-            Much::Warn => LevelFilter::WARN,
-            Much::Info => LevelFilter::INFO,
-            Much::Debug => LevelFilter::DEBUG,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
         }
     }
 }
 
 /// From now on, logs all messages as events.
-pub(super) fn begin(much: Much) {
+pub(super) fn begin(level: LogLevel) {
     let lines = Lines { journal: to_a_journal() };
     // There are no colours, not even on a terminal: programs read these lines, and the colours
     // depend on the library.
     let all = tracing_subscriber::fmt()
         .with_ansi(false)
-        .with_max_level(much.level())
+        .with_max_level(level.level())
         .with_writer(|| StandardError)
         .event_format(lines);
     // A subscriber exists already if the process runs several services, as tests do.

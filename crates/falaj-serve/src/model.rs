@@ -396,7 +396,7 @@ pub(super) struct Turn {
 
 /// A change that was made or checked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(super) struct Made {
+pub(super) struct ChangeResult {
     /// The directions that changed.
     pub(super) changed: Vec<String>,
     /// Time of the change since the service began; null if it was only checked.

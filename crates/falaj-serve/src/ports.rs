@@ -36,17 +36,17 @@ const UPLINK: &str = "";
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PortName {
     /// A namespace that is created for the adapter.
-    Own,
+    OwnNamespace,
     /// An existing namespace, in which an interface is created.
     Tap(String),
     /// An existing interface, or a guest's card.
-    There(EndName),
+    Existing(EndName),
 }
 
 impl PortName {
     fn parse(text: &str) -> Result<PortName> {
         Ok(match (text, text.strip_prefix("tap:")) {
-            ("namespace", _) => PortName::Own,
+            ("namespace", _) => PortName::OwnNamespace,
             (_, Some("")) => {
                 bail!("write the namespace after `tap:`: a name under /run/netns, or a process")
             }
@@ -59,22 +59,22 @@ impl PortName {
                          nor an uplink"
                     )
                 }
-                PortName::There(end)
+                PortName::Existing(end)
             }
         })
     }
 
     fn is_space(&self) -> bool {
-        matches!(self, PortName::Own | PortName::Tap(_))
+        matches!(self, PortName::OwnNamespace | PortName::Tap(_))
     }
 
     /// Checks that packets can cross to this port in batches, as `text` configures them.
     fn check_batches(&self, text: Option<&str>) -> Result<()> {
         let Some(text) = text else { return Ok(()) };
         match self {
-            PortName::Own | PortName::Tap(_) => text.parse::<Batching>().map(drop),
-            PortName::There(end) if end.entry().takes_batches => by_timeout(text).map(drop),
-            PortName::There(_) => Err("batches cross to an interface that falaj makes \
+            PortName::OwnNamespace | PortName::Tap(_) => text.parse::<Batching>().map(drop),
+            PortName::Existing(end) if end.entry().takes_batches => by_timeout(text).map(drop),
+            PortName::Existing(_) => Err("batches cross to an interface that falaj makes \
                                        (`namespace`, `tap:NETNS`), or to `memif:PATH`"
                 .into()),
         }
@@ -275,7 +275,8 @@ pub(super) fn open(
 
     let mut at = Addresses::free();
     // If the uplink has its own namespace, the other namespaces get addresses too.
-    let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
+    let mut free =
+        if places[0].1 == PortName::OwnNamespace { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
     let is_made = |(name, place, _): &&(String, PortName, Option<&str>)| {
         place.is_space() && !inherited.contains_key(name)
@@ -308,7 +309,7 @@ pub(super) fn open(
     // Ends that start threads come last: other namespaces can only be entered by a single-threaded
     // process.
     let brings_threads =
-        |place: &PortName| matches!(place, PortName::There(end) if end.entry().starts_threads);
+        |place: &PortName| matches!(place, PortName::Existing(end) if end.entry().starts_threads);
     let mut order: Vec<_> = places.iter().collect();
     order.sort_by_key(|(_, place, _)| brings_threads(place));
     let mut give_up = Some(give_up);
@@ -317,7 +318,7 @@ pub(super) fn open(
             give_up.take().map_or(Ok(()), |give_up| give_up())?;
         }
         let (port, mac) = match (place, inherited.remove(name)) {
-            (PortName::There(end), Some(descriptors)) => {
+            (PortName::Existing(end), Some(descriptors)) => {
                 let (port, end) = adopt(end, descriptors).with_context(|| called(name))?;
                 interfaces.add(WatchedInterface::new(name.clone(), end))?;
                 (port, None)
@@ -334,13 +335,13 @@ pub(super) fn open(
                 }
                 (Box::new(port) as Box<dyn Port>, Some(mac))
             }
-            (PortName::There(end), None) => {
+            (PortName::Existing(end), None) => {
                 let opened = there(end, *batches, &opener).with_context(|| called(name))?;
                 let (port, (interface, monitor)) = opened;
                 interfaces.add(WatchedInterface::new(name.clone(), (interface, monitor)))?;
                 (port, None)
             }
-            (PortName::Own | PortName::Tap(_), None) => {
+            (PortName::OwnNamespace | PortName::Tap(_), None) => {
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
                     let opened = opener
                         .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
@@ -359,7 +360,7 @@ pub(super) fn open(
                         .context("a space for each")?;
                     let hosts = hosts.as_mut().context("spaces were made")?;
                     let space = &spaces[side].1;
-                    if *place == PortName::Own {
+                    if *place == PortName::OwnNamespace {
                         sides.insert(name.clone(), hosts.handover(side)?);
                     }
                     told.push((
@@ -424,7 +425,7 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
     let mut names = Vec::new();
     for port in ports {
-        if let PortName::There(end) = PortName::parse(port)?
+        if let PortName::Existing(end) = PortName::parse(port)?
             && let Some(name) = end.interface()
             && name.namespace.is_none()
         {
@@ -440,7 +441,7 @@ pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
     let socket = |port: &String| match PortName::parse(port) {
-        Ok(PortName::There(end)) => end.socket().map(Path::to_owned),
+        Ok(PortName::Existing(end)) => end.socket().map(Path::to_owned),
         _ => None,
     };
     ports.filter_map(socket).collect()
@@ -650,7 +651,7 @@ impl Places {
 }
 
 /// The opened port of an adapter that is being added.
-enum Coming {
+enum OpenedPort {
     Interface(OpenedInterface),
     /// A TAP port, and its Ethernet address.
     Tap(TapPort, [u8; 6]),
@@ -663,7 +664,7 @@ enum Coming {
 
 /// The adapters that a change adds and removes.
 struct AdapterArrivals {
-    coming: Vec<(String, Coming)>,
+    coming: Vec<(String, OpenedPort)>,
     leaving: Vec<String>,
     /// New settings of batches for guests of adapters that stay.
     repacked: Vec<(String, Batching)>,
@@ -685,14 +686,14 @@ struct AdapterOpener {
 }
 
 impl AdapterOpener {
-    fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
+    fn open_port(&mut self, adapter: &Adapter) -> Result<OpenedPort> {
         let batches = adapter.batches.as_deref();
         let port = PortName::parse(&adapter.port)?;
         port.check_batches(batches)?;
         match port {
-            PortName::There(end) => Ok(match end.interface() {
-                Some(name) => Coming::Interface(self.opener.interface(name)?),
-                None => Coming::End(end, open_options(batches)?),
+            PortName::Existing(end) => Ok(match end.interface() {
+                Some(name) => OpenedPort::Interface(self.opener.interface(name)?),
+                None => OpenedPort::End(end, open_options(batches)?),
             }),
             PortName::Tap(namespace) => {
                 let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
@@ -702,12 +703,12 @@ impl AdapterOpener {
                 Ok(match batches {
                     Some(batches) => {
                         let guest = guest(&self.opener, &port.into_tap(), &adapter.name, batches)?;
-                        Coming::Guest(Box::new(guest), mac)
+                        OpenedPort::Guest(Box::new(guest), mac)
                     }
-                    None => Coming::Tap(port, mac),
+                    None => OpenedPort::Tap(port, mac),
                 })
             }
-            PortName::Own => {
+            PortName::OwnNamespace => {
                 bail!(
                     "a namespace of its own is only made at the start: write `tap:NETNS` with one \
                      that is there, or start the service anew"
@@ -744,8 +745,8 @@ impl Preparer for AdapterOpener {
             leaving(&self.known, then).into_iter().map(|gone| gone.name.clone()).collect();
         leaving.iter().for_each(|gone| self.places.leave(gone));
         for adapter in &new {
-            match self.come(adapter) {
-                Ok(come) => coming.push((adapter.name.clone(), come)),
+            match self.open_port(adapter) {
+                Ok(port) => coming.push((adapter.name.clone(), port)),
                 Err(error) => {
                     self.places = before;
                     return Err(format!("{}: {error:#}", called(&adapter.name)));
@@ -796,9 +797,9 @@ impl Fleet {
     fn descriptors(&self, name: &str, port: &str) -> Result<Vec<OwnedFd>> {
         let place = PortName::parse(port)?;
         match &place {
-            PortName::Own | PortName::Tap(_) => {
+            PortName::OwnNamespace | PortName::Tap(_) => {
                 let mut all = Vec::new();
-                if place == PortName::Own {
+                if place == PortName::OwnNamespace {
                     let side = self.sides.get(name).context("its namespace is gone")?;
                     all.extend(side.descriptors().context("its namespace is gone")?);
                 }
@@ -810,7 +811,7 @@ impl Fleet {
                 });
                 Ok(all)
             }
-            PortName::There(_) => {
+            PortName::Existing(_) => {
                 let interfaces = self.interfaces.borrow();
                 let mut all = interfaces.all.iter().flatten();
                 let watched = all.find(|watched| watched.name == name);
@@ -826,21 +827,21 @@ impl Fleet {
         }
     }
 
-    fn add(&self, name: &str, coming: Coming, interfaces: &mut Interfaces) -> Result<()> {
+    fn add(&self, name: &str, coming: OpenedPort, interfaces: &mut Interfaces) -> Result<()> {
         let (interface, monitor): OpenEnd = match coming {
-            Coming::Tap(port, mac) => {
+            OpenedPort::Tap(port, mac) => {
                 let port = ClosablePort::ByAnybody(Box::new(port));
                 return Ok(self.adapters.add(name, port, Some(mac))?);
             }
-            Coming::Interface(OpenedInterface { socket, port, monitor }) => {
+            OpenedPort::Interface(OpenedInterface { socket, port, monitor }) => {
                 self.adapters.add(name, ClosablePort::ByAnybody(Box::new(port)), None)?;
                 (Box::new(socket), monitor)
             }
-            Coming::Guest(guest, mac) => {
+            OpenedPort::Guest(guest, mac) => {
                 let port = interfaces.guest(name, *guest)?;
                 return Ok(self.adapters.add(name, port, Some(mac))?);
             }
-            Coming::End(end, options) => {
+            OpenedPort::End(end, options) => {
                 let (interface, monitor) = end.open(&options)?;
                 self.adapters.add(name, interface.port()?, None)?;
                 (interface, monitor)

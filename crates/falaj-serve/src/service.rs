@@ -142,9 +142,9 @@ pub struct Args {
     stats: bool,
     /// Level of the log on standard error: each line ends with its values as KEY=VALUE; for a
     /// journal it begins with its level.
-    #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL",
+    #[arg(long, value_enum, default_value_t = log::LogLevel::Info, value_name = "LEVEL",
         help_heading = "Results and control")]
-    log: log::Much,
+    log: log::LogLevel,
 }
 
 /// Runs `falaj serve`.
@@ -290,10 +290,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             Woken::Readable(0) => match signals.next_of_any()? {
                 Some(nix::libc::SIGHUP) => {
                     // The receiver is gone only if its thread panicked, which was reported.
-                    let _ = reload.send(Told::ReadAgain);
+                    let _ = reload.send(SignalRequest::Reload);
                 }
                 Some(nix::libc::SIGUSR2) => {
-                    let _ = reload.send(Told::GoOn);
+                    let _ = reload.send(SignalRequest::Upgrade);
                 }
                 Some(nix::libc::SIGUSR1) | None => {}
                 Some(_) => break,
@@ -506,10 +506,10 @@ impl Secrets {
 }
 
 /// A request that arrived as a signal.
-enum Told {
-    ReadAgain,
+enum SignalRequest {
+    Reload,
     /// Start a new process that takes the service over.
-    GoOn,
+    Upgrade,
 }
 
 /// Starts the thread that handles signals. The thread reads the scenario, the token and the
@@ -519,17 +519,17 @@ fn reloader(
     file: PathBuf,
     app: Arc<App>,
     secrets: Secrets,
-) -> Result<Sender<Told>> {
+) -> Result<Sender<SignalRequest>> {
     let (send, told) = channel();
     let work = move || {
         told.iter().for_each(|told| match told {
-            Told::ReadAgain => {
+            SignalRequest::Reload => {
                 manager::reloading();
                 secrets.read_again(&app);
                 reload(&handler, &file);
                 manager::ready("read again");
             }
-            Told::GoOn => match lock(&handler).start_successor() {
+            SignalRequest::Upgrade => match lock(&handler).start_successor() {
                 Ok(()) => info!("a new process is started to take the service over"),
                 Err(refusal) => error!("{}; nothing is changed", refusal.what),
             },

@@ -136,7 +136,7 @@ impl FlowResult {
 /// The part of a [`Feed`] that each packet needs, in one cache line, so that a processor's caches
 /// can hold these parts of many feeds.
 #[derive(Clone, Copy)]
-struct Entrance {
+struct FeedIngress {
     label: Label,
     traffic: usize,
     pipe: PipeId,
@@ -146,13 +146,13 @@ struct Entrance {
     layer: CountedLayer,
 }
 
-impl Entrance {
-    fn of(experiment: &Experiment) -> Vec<Entrance> {
+impl FeedIngress {
+    fn of(experiment: &Experiment) -> Vec<FeedIngress> {
         let of = |feed: &Feed| {
             let &Feed { pipe, flow, routed, stream, ecn, traffic, .. } = feed;
             let layer = experiment.network.places[pipe.0 as usize].layer;
             let label = Label { ecn, connection: stream, ..Label::default() };
-            Entrance { label, traffic, pipe, flow, routed, layer }
+            FeedIngress { label, traffic, pipe, flow, routed, layer }
         };
         experiment.feeds.iter().map(of).collect()
     }
@@ -160,22 +160,26 @@ impl Entrance {
 
 /// Packets in the network. They are tracked if there may be several links on a path, if links
 /// change, if sources react to the fate of packets, or if the observer receives every packet.
-struct Underway<'a> {
+struct PacketsInTransit<'a> {
     follows: bool,
-    entrances: &'a [Entrance],
+    ingresses: &'a [FeedIngress],
     /// The feed of each packet, and the packet's time of arrival, by handle.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
     ways: Vec<Meter>,
 }
 
-impl Underway<'_> {
-    fn new<'a>(experiment: &Experiment, entrances: &'a [Entrance], each: bool) -> Underway<'a> {
+impl PacketsInTransit<'_> {
+    fn new<'a>(
+        experiment: &Experiment,
+        ingresses: &'a [FeedIngress],
+        each: bool,
+    ) -> PacketsInTransit<'a> {
         let ruled = !experiment.network.rules.is_empty();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
         let ways = vec![Meter::new(); if ruled { sources } else { 0 }];
         let follows = ruled || each || experiment.changes.is_some();
-        Underway { follows, entrances, packets: Vec::new(), free: Vec::new(), ways }
+        PacketsInTransit { follows, ingresses, packets: Vec::new(), free: Vec::new(), ways }
     }
 
     /// Returns a handle for a packet that enters.
@@ -194,7 +198,7 @@ impl Underway<'_> {
     /// The label of a packet in the network.
     fn label(&self, handle: u32) -> Label {
         let packet = self.packets.get(handle as usize);
-        packet.map_or(Label::default(), |&(feed, _)| self.entrances[feed].label)
+        packet.map_or(Label::default(), |&(feed, _)| self.ingresses[feed].label)
     }
 
     /// Records that a packet leaves the network. `due` is its arrival time at the far end, if this
@@ -208,7 +212,7 @@ impl Underway<'_> {
 
     fn left(&mut self, handle: u32, due: Option<Time>) {
         let (feed, came) = self.packets[handle as usize];
-        let traffic = self.entrances[feed].traffic;
+        let traffic = self.ingresses[feed].traffic;
         if let (Some(due), Some(way)) = (due, self.ways.get_mut(traffic)) {
             way.record(due - came);
         }
@@ -255,7 +259,7 @@ impl SourceCalendar {
 }
 
 /// Counts the network's outputs and passes them to the observer.
-struct Teller<'a, W> {
+struct OutputRecorder<'a, W> {
     delays: DelayMeters,
     series: Option<&'a mut Series>,
     each: &'a mut W,
@@ -264,13 +268,13 @@ struct Teller<'a, W> {
     first: Time,
 }
 
-impl<W: Observer> Teller<'_, W> {
+impl<W: Observer> OutputRecorder<'_, W> {
     /// Records the outputs until `now`. Transmissions that end after `end` are not counted.
     #[inline(always)]
     fn record<const CLOSED: bool>(
         &mut self,
         network: &mut Network,
-        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
+        (in_transit, closed): (&mut PacketsInTransit<'_>, &mut ClosedLoop),
         out: &mut Vec<Output>,
         (now, end): (Time, Time),
     ) {
@@ -279,7 +283,7 @@ impl<W: Observer> Teller<'_, W> {
                 Output::Emit(emit) | Output::Copy(emit) if self.held.takes(emit) => {
                     self.held.hold(LateDeparture::Out(*output));
                 }
-                _ => self.tell::<CLOSED>((underway, closed), output, (now, end)),
+                _ => self.tell::<CLOSED>((in_transit, closed), output, (now, end)),
             }
         }
         out.clear();
@@ -292,7 +296,7 @@ impl<W: Observer> Teller<'_, W> {
     #[inline(always)]
     fn tell<const CLOSED: bool>(
         &mut self,
-        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
+        (in_transit, closed): (&mut PacketsInTransit<'_>, &mut ClosedLoop),
         output: &Output,
         (now, end): (Time, Time),
     ) {
@@ -301,7 +305,7 @@ impl<W: Observer> Teller<'_, W> {
         }
         match output {
             Output::Emit(emit) => {
-                underway.leaves(
+                in_transit.leaves(
                     emit.handle,
                     (self.first..=end).contains(&emit.end).then_some(emit.arrives()),
                 );
@@ -311,7 +315,7 @@ impl<W: Observer> Teller<'_, W> {
                 if W::ALL {
                     self.each.lost(&Loss { dropped: *dropped, reported_at: now });
                 }
-                underway.leaves(dropped.handle, None);
+                in_transit.leaves(dropped.handle, None);
             }
             _ => {}
         }
@@ -329,7 +333,7 @@ impl<W: Observer> Teller<'_, W> {
     fn changed<const CLOSED: bool>(
         &mut self,
         network: &mut Network,
-        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
+        (in_transit, closed): (&mut PacketsInTransit<'_>, &mut ClosedLoop),
         out: &mut Vec<Output>,
         (now, next, end): (Time, Time, Time),
     ) {
@@ -346,8 +350,8 @@ impl<W: Observer> Teller<'_, W> {
                 LateDeparture::Passed(emit) => self.passes(emit, end),
             }
         }
-        self.record::<CLOSED>(network, (underway, closed), &mut before, (now, end));
-        self.record::<CLOSED>(network, (underway, closed), out, (now, end));
+        self.record::<CLOSED>(network, (in_transit, closed), &mut before, (now, end));
+        self.record::<CLOSED>(network, (in_transit, closed), out, (now, end));
     }
 
     #[inline]
@@ -367,7 +371,7 @@ impl<W: Observer> Teller<'_, W> {
 }
 
 /// Number of arrivals between two checks of the flag that stops a run.
-const LOOK: u64 = 4096;
+const STOP_CHECK_INTERVAL: u64 = 4096;
 
 /// Cancellation and progress of a run.
 pub(crate) struct RunObservers<'a> {
@@ -429,12 +433,12 @@ fn run_as<const CLOSED: bool, W: Observer>(
     // Without a warm-up, a packet at the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let delays = DelayMeters::new(network.flows());
-    let entrances = Entrance::of(experiment);
-    let mut underway = Underway::new(experiment, &entrances, CLOSED || W::ALL);
+    let ingresses = FeedIngress::of(experiment);
+    let mut in_transit = PacketsInTransit::new(experiment, &ingresses, CLOSED || W::ALL);
     let mut changes = Changes::new(experiment.changes.as_deref(), experiment.duration, seed);
     let mut closed = if CLOSED { ClosedLoop::new(experiment, seed) } else { ClosedLoop::default() };
     let held = HeldDepartures::new(changes.next());
-    let mut teller = Teller { delays, series, each, held, first };
+    let mut recorder = OutputRecorder { delays, series, each, held, first };
     let mut unmatched = 0;
 
     let mut arrivals = SourceCalendar::new(experiment, seed);
@@ -458,9 +462,9 @@ fn run_as<const CLOSED: bool, W: Observer>(
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
-                    teller.record::<CLOSED>(
+                    recorder.record::<CLOSED>(
                         &mut network,
-                        (&mut underway, &mut closed),
+                        (&mut in_transit, &mut closed),
                         &mut out,
                         (event, whole),
                     );
@@ -470,7 +474,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
             }
             let Some((i, at)) = next.filter(|(_, at)| *at < until) else { break };
             count += 1;
-            if count.is_multiple_of(LOOK) {
+            if count.is_multiple_of(STOP_CHECK_INTERVAL) {
                 (watch.gone)(at - told);
                 told = at;
                 if watch.stop.load(Ordering::Relaxed) {
@@ -478,7 +482,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
                     break;
                 }
             }
-            let feed = &entrances[i];
+            let feed = &ingresses[i];
             let segment = if CLOSED { closed.ask(i, at) } else { None };
             let length = match segment {
                 None => feed.layer.to_ip(arrivals.sizes[i]),
@@ -497,7 +501,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
             match entry {
                 Ok(entry) => {
                     let label = &feed.label;
-                    let handle = underway.enters(i, at);
+                    let handle = in_transit.enters(i, at);
                     if CLOSED {
                         closed.enters(handle, i, segment.flatten());
                     }
@@ -508,9 +512,9 @@ fn run_as<const CLOSED: bool, W: Observer>(
                         at,
                         &mut out,
                     );
-                    teller.record::<CLOSED>(
+                    recorder.record::<CLOSED>(
                         &mut network,
-                        (&mut underway, &mut closed),
+                        (&mut in_transit, &mut closed),
                         &mut out,
                         (at, whole),
                     );
@@ -528,7 +532,12 @@ fn run_as<const CLOSED: bool, W: Observer>(
         }
         let now = until.min(end);
         network.poll(now, &mut out);
-        teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (now, end));
+        recorder.record::<CLOSED>(
+            &mut network,
+            (&mut in_transit, &mut closed),
+            &mut out,
+            (now, end),
+        );
         if CLOSED {
             closed.wake(&mut arrivals.calendar);
         }
@@ -536,10 +545,10 @@ fn run_as<const CLOSED: bool, W: Observer>(
             break;
         }
         if changes.next() == until {
-            changes.make(&mut network, &|handle| underway.label(handle), &mut out);
-            teller.changed::<CLOSED>(
+            changes.make(&mut network, &|handle| in_transit.label(handle), &mut out);
+            recorder.changed::<CLOSED>(
                 &mut network,
-                (&mut underway, &mut closed),
+                (&mut in_transit, &mut closed),
                 &mut out,
                 (until, changes.next(), whole),
             );
@@ -588,32 +597,32 @@ fn run_as<const CLOSED: bool, W: Observer>(
     let ran = Run {
         many,
         breaches: (0..places).map(|p| network.breaches(PipeId(p))).collect(),
-        pipes: teller.delays.into_meters().into_iter().enumerate().map(result).collect(),
+        pipes: recorder.delays.into_meters().into_iter().enumerate().map(result).collect(),
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
-        ways: std::mem::take(&mut underway.ways),
+        ways: std::mem::take(&mut in_transit.ways),
         connections: closed.finish(end),
         duration: end - Time::ZERO,
         warm_up: experiment.warm_up.min(end - Time::ZERO),
         complete: end == whole,
     };
     if W::ALL {
-        sent_after(&mut network, teller.each, end);
+        sent_after(&mut network, recorder.each, end);
     }
     Ok(ran)
 }
 
 /// Number of events without a departure after which no more departures are expected: nested gates
 /// may never be open at the same time.
-const FRUITLESS: u32 = 100_000;
+const MAX_IDLE_EVENTS: u32 = 100_000;
 
 /// Sends the packets that are still queued after the last counted instant, if they can ever be
 /// sent.
 fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
-    let (mut out, mut fruitless) = (Vec::new(), 0);
-    while fruitless < FRUITLESS && network.next_event() < Time::NEVER {
+    let (mut out, mut idle) = (Vec::new(), 0);
+    while idle < MAX_IDLE_EVENTS && network.next_event() < Time::NEVER {
         network.poll(network.next_event(), &mut out);
-        fruitless += 1;
+        idle += 1;
         for output in out.drain(..) {
             match output {
                 Output::Emit(emit) => each.sent(&emit),
@@ -622,11 +631,11 @@ fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
                 }
                 _ => continue,
             }
-            fruitless = 0;
+            idle = 0;
         }
         for emit in network.passed() {
             each.sent(&emit);
-            fruitless = 0;
+            idle = 0;
         }
     }
 }

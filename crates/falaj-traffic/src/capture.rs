@@ -14,15 +14,15 @@
 //! Times are nanoseconds of the engine's time. The scenario is the comment of the section, in
 //! several pieces if it is long. If the scenario has rules, a packet has a `part`: its index among
 //! the packets of one unit that arrived together. Packets that no rule admits are captured too.
-//! Changes of the link ([`Wanted`]), and reports of ports about their free room ([`Room`]), are log
-//! entries between the packets. The interfaces are the directions in which packets enter: 0 at the
-//! near end, 1 at the far end. A capture of another program, pcap or pcapng, contains only
-//! arrivals.
+//! Changes of the link ([`Wanted`]), and reports of ports about their free room
+//! ([`BackpressureReport`]), are log entries between the packets. The interfaces are the directions
+//! in which packets enter: 0 at the near end, 1 at the far end. A capture of another program, pcap
+//! or pcapng, contains only arrivals.
 //!
 //! The section names the program that wrote it, and with it the version of the format. `falaj`
 //! alone is the first version, which had no changes, and had `ip` only with rules.
 //! `falaj, journal 2` is the second version, which had no reports of the ports that pace a link
-//! ([`Room`]). `falaj, journal 3` is the present version.
+//! ([`BackpressureReport`]). `falaj, journal 3` is the present version.
 //!
 //! Packets captured on other links than Ethernet get an Ethernet header when they are read. Files
 //! compressed by gzip or zstd are decompressed.
@@ -37,7 +37,7 @@ mod zstd;
 
 pub use change::{Change, Wanted};
 pub use read::{Broken, Capture, CapturedPacket, LARGEST, Packet, Unreadable, arrivals, read};
-pub use room::Room;
+pub use room::BackpressureReport;
 pub use taken::{Taken, Verdict, word};
 pub use write::Writer;
 

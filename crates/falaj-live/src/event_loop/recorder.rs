@@ -5,7 +5,7 @@
 use crate::clock::Clock;
 use falaj_engine::PipeId;
 use falaj_sched::units::time::{Span, Time};
-use falaj_traffic::capture::{Change, Room, Taken, Wanted, Writer};
+use falaj_traffic::capture::{BackpressureReport, Change, Taken, Wanted, Writer};
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -123,7 +123,7 @@ impl Recorder {
     /// Records a report of the port where packets of this pipe leave: it has room for `bytes`
     /// bytes, after `behind` packets.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
-        let room = Room { number: self.rooms, way, bytes, at, behind };
+        let room = BackpressureReport { number: self.rooms, way, bytes, at, behind };
         self.rooms += 1;
         // Writing to memory always succeeds.
         let _ = self.writer.room(&room);

@@ -23,7 +23,7 @@ use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::mechanisms::oversubscription::Excess;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -74,7 +74,7 @@ pub struct Ats {
     held: Tournament<Time>,
     /// Eligible heads, by class and eligibility time.
     eligible: Tournament<(u64, Time)>,
-    steads: Steads<Time>,
+    substitutes: SubstituteTimes<Time>,
     serving: Option<FlowId>,
     link: Rate,
     largest: u32,
@@ -102,7 +102,7 @@ impl Ats {
             classes: setup.flows.iter().map(|f| f.values.count("class").unwrap_or(0)).collect(),
             held: Tournament::new(setup.flows.len()),
             eligible: Tournament::new(setup.flows.len()),
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             serving: None,
             link: setup.rate,
             largest: setup.largest,
@@ -116,7 +116,7 @@ impl Ats {
         let state = flows.state(f);
         state
             .last
-            .max(instant(self.steads.came(f, flows.head_tag(f))))
+            .max(instant(self.substitutes.effective_arrival(f, flows.head_tag(f))))
             .max(self.buckets[f.index()].has(bytes, state.full))
     }
 
@@ -155,7 +155,7 @@ impl Discipline for Ats {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.follow(flows, f);
     }
 
@@ -185,7 +185,7 @@ impl Discipline for Ats {
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, sent: Sent) {
         let eligible = self.eligibility(flows, f, sent.bytes);
-        self.steads.taken(f, sent.start);
+        self.substitutes.taken(f, sent.start);
         let state = flows.state_mut(f);
         (state.last, state.full) =
             (eligible, self.buckets[f.index()].spend(state.full, eligible, sent.bytes));
@@ -211,15 +211,15 @@ impl QueueHooks for Ats {
     ) {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
-        self.steads.shows(f, since);
-        self.steads.head_dropped(f, now);
+        self.substitutes.set_head_time(f, since);
+        self.substitutes.head_dropped(f, now);
         let state = flows.state_mut(f);
         state.last = state.last.max(instant(since));
         self.follow(flows, f);
     }
 
     fn dropped_behind_head(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
     }
 }
 

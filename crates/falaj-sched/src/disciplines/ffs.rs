@@ -19,7 +19,7 @@ use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
-use crate::mechanisms::epoch_sweep::Looks;
+use crate::mechanisms::epoch_sweep::EpochSweep;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::virtual_time::{NONE, WEIGHT, Weights, is_free};
 use crate::queues::queue::{FlowId, Flows};
@@ -65,7 +65,7 @@ pub struct Ffs {
     /// Number of laps of virtual time, 2^62 units each, plus two for each idle period. Idle flows
     /// expire by this number.
     laps: u64,
-    looks: Looks,
+    sweep: EpochSweep,
     buckets: Buckets,
     /// The flow in service, or the only flow with packets, which is in no bucket; [`NONE`] if there
     /// is no such flow.
@@ -169,7 +169,7 @@ impl Ffs {
         Ok(Ffs {
             now: 0,
             laps: 2,
-            looks: Looks::default(),
+            sweep: EpochSweep::default(),
             buckets: Buckets::new(width),
             in_hand: NONE,
             weights,
@@ -203,7 +203,7 @@ impl Discipline for Ffs {
     /// The distance of heads from the virtual time stays the same in bytes, except for the rounding
     /// to narrower buckets. A flow owes at most a bucket.
     fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
-        (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
+        (self.laps, self.sweep, self.in_hand) = (old.laps, old.sweep, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
         for f in 0..self.weights.all.len() {
             let (weight, f) = (self.weights.all[f], FlowId(f as u32));
@@ -240,7 +240,7 @@ impl Discipline for Ffs {
             flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
             self.laps = self.laps.wrapping_add(2);
         }
-        for other in self.looks.due(self.laps, flows.len()) {
+        for other in self.sweep.due(self.laps, flows.len()) {
             let share = flows.state_mut(FlowId(other as u32));
             if share.place() == Place::Silent && share.silent_for(self.laps) > 1 {
                 share.set_place(Place::Away);

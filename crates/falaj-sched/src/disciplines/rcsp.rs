@@ -37,7 +37,7 @@ use crate::contract::params::{
 };
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::ids;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::weights::ROUNDING;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::label::Label;
@@ -148,7 +148,7 @@ pub struct Rcsp {
     /// For each flow, the time at which a head was last dropped, or the dropped head's eligibility
     /// time if that was earlier.
     last_drop: Vec<Time>,
-    steads: Steads<Time>,
+    substitutes: SubstituteTimes<Time>,
     held: Tournament<Time>,
     eligible: Tournament<(u64, Time)>,
     releases: bool,
@@ -195,7 +195,7 @@ impl Rcsp {
                 .map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize)))
                 .collect(),
             last_drop: alloc::vec![Time::ZERO; flows.len()],
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             held: Tournament::new(flows.len()),
             eligible: Tournament::new(flows.len()),
             flows,
@@ -260,7 +260,8 @@ impl Rcsp {
         // A packet that was early on the previous link is held for that time, even if it becomes
         // head after a drop.
         let own = flows.head_tag(f);
-        let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
+        let came =
+            if delay_bound.is_some() { own } else { self.substitutes.effective_arrival(f, own) };
         let eligible = came.max(self.last_drop[f.index()]);
         let Some(gaps) = gaps else { return eligible };
         let last = &self.last[f.index()];
@@ -381,7 +382,7 @@ impl Discipline for Rcsp {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.follow(flows, f);
     }
 
@@ -412,7 +413,7 @@ impl Discipline for Rcsp {
     fn on_transmit(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
         self.serving = Some(f);
         let eligible = self.eligibility(flows, f);
-        self.steads.taken(f, sent.start);
+        self.substitutes.taken(f, sent.start);
         if let Some(gaps) = self.flows[f.index()].gaps {
             let last = &mut self.last[f.index()];
             if last.len() as u64 >= gaps.packets {
@@ -445,13 +446,13 @@ impl QueueHooks for Rcsp {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
         self.last_drop[f.index()] = since;
-        self.steads.shows(f, since);
-        self.steads.head_dropped(f, now);
+        self.substitutes.set_head_time(f, since);
+        self.substitutes.head_dropped(f, now);
         self.follow(flows, f);
     }
 
     fn dropped_behind_head(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
     }
 
     #[inline]

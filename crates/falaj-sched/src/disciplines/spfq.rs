@@ -20,7 +20,7 @@ use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
 use crate::queues::queue::{FlowId, Flows};
@@ -54,7 +54,7 @@ pub struct Spfq {
     finishes: Tournament<Instant>,
     /// Flows with packets, ordered by the starts of their heads.
     starts: Tournament<Instant>,
-    steads: Steads<Instant>,
+    substitutes: SubstituteTimes<Instant>,
     /// The system's potential at the time `at`.
     potential: Instant,
     at: Time,
@@ -78,7 +78,7 @@ impl Spfq {
             paces: shares.all().map(|f| shares.pace(f)).collect(),
             finishes: Tournament::new(shares.flows()),
             starts: Tournament::new(shares.flows()),
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             shares,
             potential: ORIGIN,
             at: Time::ZERO,
@@ -99,11 +99,13 @@ impl Spfq {
     fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let (stamps, came) =
-                    (&flows.state(f).stamps, self.steads.came(f, flows.head_tag(f)));
+                let (stamps, came) = (
+                    &flows.state(f).stamps,
+                    self.substitutes.effective_arrival(f, flows.head_tag(f)),
+                );
                 self.finishes.set(f, stamps.finish(came, self.length(f, bytes)));
                 self.starts.set(f, stamps.start(came));
-                self.steads.shows(f, stamps.start(came));
+                self.substitutes.set_head_time(f, stamps.start(came));
             }
             None => {
                 self.finishes.remove(f);
@@ -157,7 +159,7 @@ impl Discipline for Spfq {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.offer(flows, f);
     }
 
@@ -180,8 +182,9 @@ impl Discipline for Spfq {
 
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
-        self.steads.taken(f, self.potential(sent.start));
+        let (came, length) =
+            (self.substitutes.effective_arrival(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        self.substitutes.taken(f, self.potential(sent.start));
         self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
         self.serving = Some(f);
     }
@@ -200,7 +203,7 @@ impl QueueHooks for Spfq {
         _: DropCause,
         now: Time,
     ) {
-        self.steads.head_dropped(f, now);
+        self.substitutes.head_dropped(f, now);
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.head_dropped(finish);
         }
@@ -214,7 +217,7 @@ impl QueueHooks for Spfq {
         _: u32,
         _: Time,
     ) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};
 use crate::queues::queue::{FlowId, Flows};
@@ -57,7 +57,7 @@ pub struct VirtualClock {
     late: Span,
     /// Readings of the heads.
     heads: Tournament<Instant>,
-    steads: Steads<Instant>,
+    substitutes: SubstituteTimes<Instant>,
     serving: Option<FlowId>,
 }
 
@@ -75,7 +75,7 @@ impl VirtualClock {
         let paces = rates.iter().map(|&rate| pace(rate)).collect();
         Ok(VirtualClock {
             heads: Tournament::new(rates.len()),
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             rates,
             paces,
             late: setup.largest_airtime() + ROUNDING,
@@ -92,8 +92,11 @@ impl VirtualClock {
     fn follow(&mut self, flows: &Flows<ClockedFlow, Instant>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let (clock, came) = (&flows.state(f).clock, self.steads.came(f, flows.head_tag(f)));
-                self.steads.shows(f, clock.start(came));
+                let (clock, came) = (
+                    &flows.state(f).clock,
+                    self.substitutes.effective_arrival(f, flows.head_tag(f)),
+                );
+                self.substitutes.set_head_time(f, clock.start(came));
                 self.heads.set(f, clock.finish(came, self.length(f, bytes)));
             }
             None => self.heads.remove(f),
@@ -140,7 +143,7 @@ impl Discipline for VirtualClock {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.follow(flows, f);
     }
 
@@ -162,9 +165,10 @@ impl Discipline for VirtualClock {
 
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
-        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        let (came, length) =
+            (self.substitutes.effective_arrival(f, flows.head_tag(f)), self.length(f, sent.bytes));
         flows.state_mut(f).clock.sent(came, length);
-        self.steads.taken(f, clock(sent.start));
+        self.substitutes.taken(f, clock(sent.start));
         self.serving = Some(f);
     }
 
@@ -182,7 +186,7 @@ impl QueueHooks for VirtualClock {
         _: DropCause,
         now: Time,
     ) {
-        self.steads.head_dropped(f, now);
+        self.substitutes.head_dropped(f, now);
         if let Some(reading) = self.heads.tag(f) {
             flows.state_mut(f).clock.head_dropped(reading);
         }
@@ -196,7 +200,7 @@ impl QueueHooks for VirtualClock {
         _: u32,
         _: Time,
     ) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::gps::reference::ReferenceFluid;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
@@ -54,7 +54,7 @@ pub struct Wf2q {
     started: Tournament<Virtual>,
     /// The other heads, by virtual start time.
     early: Tournament<Virtual>,
-    steads: Steads<Virtual>,
+    substitutes: SubstituteTimes<Virtual>,
     serving: Option<FlowId>,
 }
 
@@ -76,7 +76,7 @@ impl Wf2q {
             fluid: ReferenceFluid::new(&shares),
             started,
             early,
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             shares,
             serving: None,
         })
@@ -93,11 +93,12 @@ impl Wf2q {
         self.started.remove(f);
         self.early.remove(f);
         if let Some(bytes) = flows.head(f) {
-            let (came, gps) = (self.steads.came(f, flows.head_tag(f)), self.fluid.at(now));
+            let (came, gps) =
+                (self.substitutes.effective_arrival(f, flows.head_tag(f)), self.fluid.at(now));
             let state = flows.state_mut(f);
             state.head = bytes;
             let start = state.stamps.start(came);
-            self.steads.shows(f, start);
+            self.substitutes.set_head_time(f, start);
             if start <= gps.now() {
                 self.started.set(f, state.stamps.finish(came, gps.length(f, bytes)));
             } else {
@@ -152,7 +153,7 @@ impl Discipline for Wf2q {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.follow(flows, f, now);
     }
 
@@ -177,7 +178,7 @@ impl Discipline for Wf2q {
         while let Some((_, f)) = self.early.first().filter(|&(start, _)| start <= virtual_now) {
             self.early.remove(f);
             let length = self.fluid.length(f, flows.state(f).head);
-            let came = self.steads.came(f, flows.head_tag(f));
+            let came = self.substitutes.effective_arrival(f, flows.head_tag(f));
             self.started.set(f, flows.state(f).stamps.finish(came, length));
         }
         match self.started.first().or(self.early.first()) {
@@ -189,10 +190,12 @@ impl Discipline for Wf2q {
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
-        let (came, length) =
-            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        let (came, length) = (
+            self.substitutes.effective_arrival(f, flows.head_tag(f)),
+            self.fluid.length(f, sent.bytes),
+        );
         flows.state_mut(f).stamps.sent(came, length);
-        self.steads.taken(f, self.fluid.at(sent.start).now());
+        self.substitutes.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
     }
 
@@ -211,7 +214,7 @@ impl QueueHooks for Wf2q {
         now: Time,
     ) {
         let finish = self.finish(flows, f);
-        self.steads.head_dropped(f, now);
+        self.substitutes.head_dropped(f, now);
         flows.state_mut(f).stamps.head_dropped(finish);
         self.fluid.forget(f, bytes, because, now);
         self.follow(flows, f, now);
@@ -224,7 +227,7 @@ impl QueueHooks for Wf2q {
         bytes: u32,
         now: Time,
     ) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
         self.fluid.forget(f, bytes, DropCause::BehindHead, now);
     }
 }

@@ -17,7 +17,7 @@ use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::reference::ReferenceFluid;
-use crate::mechanisms::substitute_arrivals::Steads;
+use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
@@ -47,7 +47,7 @@ pub struct Wfq {
     fluid: ReferenceFluid,
     /// Finish tags of the heads.
     heads: Tournament<Virtual>,
-    steads: Steads<Virtual>,
+    substitutes: SubstituteTimes<Virtual>,
     serving: Option<FlowId>,
 }
 
@@ -67,7 +67,7 @@ impl Wfq {
         Ok(Wfq {
             fluid: ReferenceFluid::new(&shares),
             heads: Tournament::new(shares.flows()),
-            steads: Steads::new(setup),
+            substitutes: SubstituteTimes::new(setup),
             shares,
             serving: None,
         })
@@ -76,11 +76,13 @@ impl Wfq {
     fn follow(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let (came, length) =
-                    (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, bytes));
+                let (came, length) = (
+                    self.substitutes.effective_arrival(f, flows.head_tag(f)),
+                    self.fluid.length(f, bytes),
+                );
                 let state = flows.state_mut(f);
                 state.head = bytes;
-                self.steads.shows(f, state.stamps.start(came));
+                self.substitutes.set_head_time(f, state.stamps.start(came));
                 self.heads.set(f, state.stamps.finish(came, length));
             }
             None => self.heads.remove(f),
@@ -133,7 +135,7 @@ impl Discipline for Wfq {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, now: Time) {
-        self.steads.ready(f, now);
+        self.substitutes.ready(f, now);
         self.follow(flows, f);
     }
 
@@ -157,10 +159,12 @@ impl Discipline for Wfq {
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
-        let (came, length) =
-            (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        let (came, length) = (
+            self.substitutes.effective_arrival(f, flows.head_tag(f)),
+            self.fluid.length(f, sent.bytes),
+        );
         flows.state_mut(f).stamps.sent(came, length);
-        self.steads.taken(f, self.fluid.at(sent.start).now());
+        self.substitutes.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
     }
 
@@ -178,7 +182,7 @@ impl QueueHooks for Wfq {
         because: DropCause,
         now: Time,
     ) {
-        self.steads.head_dropped(f, now);
+        self.substitutes.head_dropped(f, now);
         flows.state_mut(f).stamps.head_dropped(self.heads.tag(f).unwrap_or(0));
         self.fluid.forget(f, bytes, because, now);
         self.follow(flows, f);
@@ -191,7 +195,7 @@ impl QueueHooks for Wfq {
         bytes: u32,
         now: Time,
     ) {
-        self.steads.dropped_behind_head(f);
+        self.substitutes.dropped_behind_head(f);
         self.fluid.forget(f, bytes, DropCause::BehindHead, now);
     }
 }

@@ -6,36 +6,36 @@
 
 use core::ops::Range;
 
-/// A part of the flows is examined once in this number of laps, and all flows in [`LOOKS`] times
+/// A part of the flows is examined once in this number of laps, and all flows in [`PARTS`] times
 /// this number.
 const LAPS: u64 = 1 << 16;
-const LOOKS: u64 = 1 << 14;
+const PARTS: u64 = 1 << 14;
 
 /// Progress of the sweep.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Looks {
+pub(crate) struct EpochSweep {
     /// Lap of the last examination, in units of [`LAPS`].
     at: u64,
     /// The next flow to examine.
     next: usize,
 }
 
-impl Looks {
+impl EpochSweep {
     /// Returns the flows to examine now, in this lap; usually none.
     #[inline]
     pub(crate) fn due(&mut self, lap: u64, flows: usize) -> Range<usize> {
-        if lap / LAPS == self.at { 0..0 } else { self.look(lap, flows) }
+        if lap / LAPS == self.at { 0..0 } else { self.advance(lap, flows) }
     }
 
     #[cold]
-    fn look(&mut self, lap: u64, flows: usize) -> Range<usize> {
-        let looks = (lap / LAPS).wrapping_sub(self.at);
+    fn advance(&mut self, lap: u64, flows: usize) -> Range<usize> {
+        let steps = (lap / LAPS).wrapping_sub(self.at);
         self.at = lap / LAPS;
-        if looks >= LOOKS {
+        if steps >= PARTS {
             return 0..flows;
         }
         let from = if self.next < flows { self.next } else { 0 };
-        self.next = flows.min(from + looks as usize * (flows / LOOKS as usize + 1));
+        self.next = flows.min(from + steps as usize * (flows / PARTS as usize + 1));
         from..self.next
     }
 }
@@ -48,12 +48,12 @@ mod tests {
     #[test]
     fn every_flow_is_examined_within_half_of_the_numbers() {
         for flows in [1, 7, 16_383, 16_384, 16_385, 100_000] {
-            for step in [LAPS / 2, LAPS, 5 * LAPS, LAPS * LOOKS / 3, 3 * LAPS * LOOKS] {
-                let (mut looks, mut lap) = (Looks::default(), 0);
+            for step in [LAPS / 2, LAPS, 5 * LAPS, LAPS * PARTS / 3, 3 * LAPS * PARTS] {
+                let (mut sweep, mut lap) = (EpochSweep::default(), 0);
                 let mut seen = vec![0; flows];
-                while lap < 3 * LAPS * LOOKS {
+                while lap < 3 * LAPS * PARTS {
                     lap += step;
-                    for flow in looks.due(lap, flows) {
+                    for flow in sweep.due(lap, flows) {
                         assert!(
                             lap - seen[flow] < 1 << 31 || step > 1 << 30,
                             "{flows}, {step}: {flow} in {lap}"

@@ -21,15 +21,15 @@ use alloc::vec::Vec;
 
 /// The substitute times of all flows. `T` is the type of the discipline's time.
 #[derive(Debug, Clone)]
-pub(crate) struct Steads<T> {
-    each: Vec<Stead<T>>,
+pub(crate) struct SubstituteTimes<T> {
+    each: Vec<SubstituteTime<T>>,
     /// The flow whose head was dropped last, and the time of that drop. A packet that arrives at
     /// this instant replaces the dropped head.
     vacated: Option<(FlowId, Time)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Stead<T> {
+struct SubstituteTime<T> {
     /// Time from which the present head counts.
     head: T,
     /// Latest time from which the packets behind the head count.
@@ -38,58 +38,58 @@ struct Stead<T> {
     counts: bool,
 }
 
-impl<T: Copy + Default + Ord> Steads<T> {
+impl<T: Copy + Default + Ord> SubstituteTimes<T> {
     /// The initial state, in which no flow has a substitute time.
-    pub(crate) fn new(setup: &Setup) -> Steads<T> {
+    pub(crate) fn new(setup: &Setup) -> SubstituteTimes<T> {
         let flows = if any_later(setup) { setup.flows.len() } else { 0 };
-        Steads { each: vec![Stead::default(); flows], vacated: None }
+        SubstituteTimes { each: vec![SubstituteTime::default(); flows], vacated: None }
     }
 
     /// Time from which a head of `f` with the arrival time `own` counts.
     #[inline]
-    pub(crate) fn came(&self, f: FlowId, own: T) -> T {
+    pub(crate) fn effective_arrival(&self, f: FlowId, own: T) -> T {
         match self.each.get(f.index()) {
-            Some(stead) if stead.counts => own.min(stead.since),
+            Some(substitute) if substitute.counts => own.min(substitute.since),
             _ => own,
         }
     }
 
     /// Sets the time from which the head of `f` counts.
     #[inline]
-    pub(crate) fn shows(&mut self, f: FlowId, since: T) {
-        if let Some(stead) = self.each.get_mut(f.index()) {
-            stead.head = since;
+    pub(crate) fn set_head_time(&mut self, f: FlowId, since: T) {
+        if let Some(substitute) = self.each.get_mut(f.index()) {
+            substitute.head = since;
         }
     }
 
     /// Records that a packet has arrived at an empty queue and is its head.
     #[inline]
     pub(crate) fn ready(&mut self, f: FlowId, now: Time) {
-        if let Some(stead) = self.each.get_mut(f.index()) {
-            stead.counts &= self.vacated == Some((f, now));
+        if let Some(substitute) = self.each.get_mut(f.index()) {
+            substitute.counts &= self.vacated == Some((f, now));
         }
     }
 
     /// Records that the head is sent. `now` is the discipline's time.
     #[inline]
     pub(crate) fn taken(&mut self, f: FlowId, now: T) {
-        if let Some(stead) = self.each.get_mut(f.index()) {
-            stead.since = now;
+        if let Some(substitute) = self.each.get_mut(f.index()) {
+            substitute.since = now;
         }
     }
 
     /// Records that the head is dropped.
     pub(crate) fn head_dropped(&mut self, f: FlowId, now: Time) {
-        if let Some(stead) = self.each.get_mut(f.index()) {
-            (stead.since, stead.counts) = (stead.head, true);
+        if let Some(substitute) = self.each.get_mut(f.index()) {
+            (substitute.since, substitute.counts) = (substitute.head, true);
             self.vacated = Some((f, now));
         }
     }
 
     /// Records that the packet behind the head is dropped while the head is on the wire.
     pub(crate) fn dropped_behind_head(&mut self, f: FlowId) {
-        if let Some(stead) = self.each.get_mut(f.index()) {
-            stead.counts = true;
+        if let Some(substitute) = self.each.get_mut(f.index()) {
+            substitute.counts = true;
         }
     }
 }

@@ -21,7 +21,7 @@
 
 use crate::contract::params::{ConfigError, Kind, Param, Setup};
 use crate::mechanisms::common_multiple::multiple;
-use crate::mechanisms::epoch_sweep::Looks;
+use crate::mechanisms::epoch_sweep::EpochSweep;
 use crate::mechanisms::flow_tag::{
     BYTE, CLASSES, FINEST, FRACTION, HEAVIEST, LARGEST, Place, Share, ahead, class, floor, inverse,
     shift,
@@ -89,7 +89,7 @@ pub(crate) struct VirtualTime {
     reciprocal: u64,
     divided_by: u64,
     laps: u64,
-    looks: Looks,
+    sweep: EpochSweep,
     /// `silent`: classes that have silent flows. `leaving`: for each class, the weights of its
     /// silent flows by the slot of their last finish, which is the current slot or one of the next
     /// three.
@@ -106,7 +106,7 @@ impl VirtualTime {
             reciprocal: 0,
             divided_by: 0,
             laps: 2,
-            looks: Looks::default(),
+            sweep: EpochSweep::default(),
             silent: 0,
             leaving: [[0; 4]; CLASSES],
         }
@@ -125,7 +125,7 @@ impl VirtualTime {
     /// Returns the flows to pass to [`over`](VirtualTime::over) before a flow joins.
     #[inline]
     pub(crate) fn due(&mut self, shares: usize) -> Range<usize> {
-        self.looks.due(self.lap(), shares)
+        self.sweep.due(self.lap(), shares)
     }
 
     /// Marks a flow that fell silent in an expired lap as not counted.

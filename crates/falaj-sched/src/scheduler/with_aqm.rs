@@ -29,9 +29,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// A queue and its policy.
-struct Kept {
+struct QueueWithPolicy {
     /// The state of its policy; `None` for tail drop.
-    keeper: Option<AqmState>,
+    aqm: Option<AqmState>,
     /// The reason why its flow has no guarantee.
     no_guarantee: Option<NoGuarantee>,
     draws: Draws,
@@ -41,13 +41,13 @@ struct Kept {
 
 /// A scheduler instance whose queues have policies.
 pub struct WithAqm {
-    station: Box<dyn ManagedQueues>,
-    queues: Vec<Kept>,
+    scheduler: Box<dyn ManagedQueues>,
+    queues: Vec<QueueWithPolicy>,
     /// The queue whose head is on the wire.
     sending: Option<FlowId>,
     label: Label,
     /// True if the discipline uses labels too.
-    tells: bool,
+    wants_labels: bool,
     evicted: VecDeque<Packet>,
     marked: bool,
     by_policy: bool,
@@ -58,17 +58,17 @@ impl WithAqm {
     pub fn new<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> WithAqm {
         let link = Link { rate: setup.rate, largest: setup.largest };
         let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
-        let kept = |q: usize| Kept {
-            keeper: policy(q).map(|policy| AqmState::new(policy, link)),
+        let kept = |q: usize| QueueWithPolicy {
+            aqm: policy(q).map(|policy| AqmState::new(policy, link)),
             no_guarantee: voids(setup, &discipline, FlowId(q as u32)),
             draws: Draws::default(),
             ecn: VecDeque::new(),
         };
         let queues = (0..limits(setup, &discipline).len()).map(kept).collect();
-        let station = SchedulerInstance::new(setup, discipline);
+        let scheduler = SchedulerInstance::new(setup, discipline);
         WithAqm {
-            tells: station.wants_labels(),
-            station: Box::new(station),
+            wants_labels: scheduler.wants_labels(),
+            scheduler: Box::new(scheduler),
             queues,
             sending: None,
             label: Label::default(),
@@ -81,15 +81,15 @@ impl WithAqm {
     /// Returns the head of a queue in the form that the policy needs, if the queue has a policy.
     #[inline]
     fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut AqmState, Head)> {
-        let first = self.station.first(queue)?;
+        let first = self.scheduler.first(queue)?;
         let kept = &mut self.queues[queue.index()];
-        let keeper = kept.keeper.as_mut()?;
+        let aqm = kept.aqm.as_mut()?;
         let head = Head {
             waited: now.since(first.arrival),
-            behind: self.station.level(queue).bytes - first.bytes,
+            behind: self.scheduler.level(queue).bytes - first.bytes,
             capable: kept.ecn.front().is_some_and(|ecn| ecn.is_capable()),
         };
-        Some((keeper, head))
+        Some((aqm, head))
     }
 
     /// Records that a packet has left this queue.
@@ -98,9 +98,9 @@ impl WithAqm {
         let kept = &mut self.queues[queue.index()];
         kept.ecn.pop_front();
         if kept.ecn.is_empty()
-            && let Some(keeper) = &mut kept.keeper
+            && let Some(aqm) = &mut kept.aqm
         {
-            keeper.emptied(now);
+            aqm.emptied(now);
         }
     }
 
@@ -109,8 +109,8 @@ impl WithAqm {
     fn make_room(&mut self, packet: &Packet, queue: FlowId, now: Time) -> bool {
         let on_the_wire = self.sending == Some(queue);
         let before = self.evicted.len();
-        while !self.station.has_room(packet.flow, packet.bytes) {
-            let Some(gone) = self.station.evict(queue, on_the_wire, now) else { break };
+        while !self.scheduler.has_room(packet.flow, packet.bytes) {
+            let Some(gone) = self.scheduler.evict(queue, on_the_wire, now) else { break };
             self.queues[queue.index()].ecn.remove(usize::from(on_the_wire));
             self.evicted.push_back(gone);
         }
@@ -126,37 +126,35 @@ impl Scheduler for WithAqm {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         let label = core::mem::take(&mut self.label);
         let ecn = label.ecn;
-        let queue = self.station.queue_of(packet.flow);
-        let level = self.station.level(queue);
-        let Kept { keeper, draws, .. } = &mut self.queues[queue.index()];
-        let verdict = keeper
+        let queue = self.scheduler.queue_of(packet.flow);
+        let level = self.scheduler.level(queue);
+        let QueueWithPolicy { aqm, draws, .. } = &mut self.queues[queue.index()];
+        let verdict = aqm
             .as_mut()
-            .map_or(Verdict::Pass, |keeper| keeper.comes(level, ecn.is_capable(), now, draws));
-        let head_goes = matches!(keeper, Some(AqmState::Head));
+            .map_or(Verdict::Pass, |aqm| aqm.comes(level, ecn.is_capable(), now, draws));
+        let head_goes = matches!(aqm, Some(AqmState::Head));
         (self.marked, self.by_policy) = (false, verdict == Verdict::Drop);
         if verdict == Verdict::Drop {
             return Err(Full);
         }
         let made = head_goes && self.make_room(&packet, queue, now);
-        if self.tells {
-            self.station.announce(label);
+        if self.wants_labels {
+            self.scheduler.announce(label);
         }
-        let news = self.station.arrive(packet, now)?;
+        let news = self.scheduler.arrive(packet, now)?;
         self.marked = verdict == Verdict::Mark;
         self.join(queue, if self.marked { Ecn::Ce } else { ecn });
         Ok(news || made)
     }
 
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
-        self.station.has_room(leaf, bytes)
+        self.scheduler.has_room(leaf, bytes)
     }
 
     fn next(&mut self, now: Time, wire: &Wire) -> Decision {
-        match self.station.next(now, wire) {
+        match self.scheduler.next(now, wire) {
             Decision::Serve(queue) => match self.head_of(queue, now) {
-                Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
-                    Decision::Drop(queue)
-                }
+                Some((aqm, head)) if aqm.judge(head, now) == Verdict::Drop => Decision::Drop(queue),
                 _ => Decision::Serve(queue),
             },
             answer => answer,
@@ -164,34 +162,34 @@ impl Scheduler for WithAqm {
     }
 
     fn head(&mut self, queue: FlowId) -> Option<u32> {
-        self.station.head(queue)
+        self.scheduler.head(queue)
     }
 
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
         self.marked = match self.head_of(queue, start) {
-            Some((keeper, head)) => keeper.settle(head, start) == Verdict::Mark,
+            Some((aqm, head)) => aqm.settle(head, start) == Verdict::Mark,
             None => false,
         };
         self.sending = Some(queue);
-        self.station.take(queue, start, wire)
+        self.scheduler.take(queue, start, wire)
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
         self.sending = None;
-        let packet = self.station.finish(queue, now);
+        let packet = self.scheduler.finish(queue, now);
         self.left(queue, now);
         packet
     }
 
     fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet {
         self.by_policy = match self.head_of(queue, now) {
-            Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
-                keeper.settle(head, now);
+            Some((aqm, head)) if aqm.judge(head, now) == Verdict::Drop => {
+                aqm.settle(head, now);
                 true
             }
-            _ => self.station.by_policy(),
+            _ => self.scheduler.by_policy(),
         };
-        let packet = self.station.drop_head(queue, now);
+        let packet = self.scheduler.drop_head(queue, now);
         self.left(queue, now);
         packet
     }
@@ -209,7 +207,7 @@ impl Scheduler for WithAqm {
     }
 
     fn earliness(&mut self) -> Option<Span> {
-        self.station.earliness()
+        self.scheduler.earliness()
     }
 
     fn by_policy(&self) -> bool {
@@ -219,15 +217,15 @@ impl Scheduler for WithAqm {
 
 impl Inspection for WithAqm {
     fn peeks(&self) -> bool {
-        self.station.peeks()
+        self.scheduler.peeks()
     }
 
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
-        self.station.largest_waiting(on_the_wire)
+        self.scheduler.largest_waiting(on_the_wire)
     }
 
     fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool {
-        self.station.is_reusable(leaf, now)
+        self.scheduler.is_reusable(leaf, now)
     }
 
     fn wants_labels(&self) -> bool {
@@ -239,35 +237,35 @@ impl Inspection for WithAqm {
     }
 
     fn air(&self, leaf: FlowId) -> Option<Air> {
-        self.station.air(leaf)
+        self.scheduler.air(leaf)
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
-        self.station.breaches(out);
+        self.scheduler.breaches(out);
     }
 
     fn guarantee(&self, leaf: FlowId) -> Result<Guarantee, NoGuarantee> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_guarantee {
+        match &self.queues[self.scheduler.queue_of(leaf).index()].no_guarantee {
             Some(why) => Err(why.clone()),
-            None => self.station.guarantee(leaf),
+            None => self.scheduler.guarantee(leaf),
         }
     }
 
     fn guarantee_behind(&self, leaf: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_guarantee {
+        match &self.queues[self.scheduler.queue_of(leaf).index()].no_guarantee {
             Some(why) => Err(why.clone()),
-            None => self.station.guarantee_behind(leaf, server),
+            None => self.scheduler.guarantee_behind(leaf, server),
         }
     }
 }
 
 impl Succession for WithAqm {
     fn on_the_wire(&self, queue: FlowId) -> Option<Packet> {
-        self.station.on_the_wire(queue)
+        self.scheduler.on_the_wire(queue)
     }
 
     fn retimed(&mut self, queue: FlowId, end: Time, now: Time) {
-        self.station.retimed(queue, end, now);
+        self.scheduler.retimed(queue, end, now);
     }
 
     fn inherit(
@@ -278,14 +276,14 @@ impl Succession for WithAqm {
         now: Time,
     ) -> Option<FlowId> {
         for packet in &packets {
-            self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
+            self.join(self.scheduler.queue_of(packet.flow), known(packet.handle).ecn);
         }
-        self.sending = self.station.inherit(packets, on_the_wire, known, now);
+        self.sending = self.scheduler.inherit(packets, on_the_wire, known, now);
         self.sending
     }
 
     fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
-        self.station.packets(on_the_wire)
+        self.scheduler.packets(on_the_wire)
     }
 
     fn seed(&mut self, seed: u64) {
@@ -294,7 +292,7 @@ impl Succession for WithAqm {
         }
         // Disciplines key their draws by the number of a flow too: the seed is mixed once more, so
         // that the streams differ.
-        self.station.seed(mix(mix(seed)));
+        self.scheduler.seed(mix(mix(seed)));
     }
 }
 
@@ -321,11 +319,11 @@ impl HeldScheduler for WithAqm {
     ) -> Option<FlowId> {
         for (own, old) in self.queues.iter_mut().zip(&old.queues) {
             own.draws = old.draws;
-            if let (Some(own), Some(old)) = (&mut own.keeper, old.keeper) {
+            if let (Some(own), Some(old)) = (&mut own.aqm, old.aqm) {
                 own.migrate_from(old);
             }
         }
-        match self.station.try_migrate_from(old.station, setup, on_the_wire, known, now) {
+        match self.scheduler.try_migrate_from(old.scheduler, setup, on_the_wire, known, now) {
             Ok(sending) => {
                 self.queues.iter_mut().zip(old.queues).for_each(|(own, old)| own.ecn = old.ecn);
                 self.sending = sending;

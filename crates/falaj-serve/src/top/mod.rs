@@ -33,9 +33,9 @@ use std::time::{Duration, Instant};
 /// Interval between two samples.
 const STEP: Duration = Duration::from_secs(1);
 /// Maximum time until a signal is handled.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 /// Default number of columns if no width is given.
-const WIDE: u16 = 120;
+const DEFAULT_WIDTH: u16 = 120;
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             std::thread::sleep(STEP);
             state.take(source.look()?);
         }
-        print(&screen::text(&mut state, args.width.unwrap_or(WIDE)));
+        print(&screen::text(&mut state, args.width.unwrap_or(DEFAULT_WIDTH)));
         return Ok(ExitCode::SUCCESS);
     }
     if !stdout().is_terminal() {
@@ -99,14 +99,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let terminal = ratatui::try_init().context("the terminal")?;
     let outcome = watch(terminal, &mut source, &mut state, &ended);
     ratatui::restore();
-    if let Gone::Service(why) = outcome? {
+    if let ExitReason::Service(why) = outcome? {
         note!("{why:#}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The reason why the screen ends.
-enum Gone {
+enum ExitReason {
     Asked,
     Service(anyhow::Error),
 }
@@ -116,17 +116,17 @@ fn watch(
     source: &mut RunningLink,
     state: &mut ScreenState,
     ended: &AtomicBool,
-) -> Result<Gone> {
+) -> Result<ExitReason> {
     let mut next = Instant::now() + STEP;
     while !ended.load(Ordering::Relaxed) {
         terminal.draw(|frame| screen::draw(frame, state))?;
         let left = next.saturating_duration_since(Instant::now());
-        if event::poll(left.min(LOOK))? {
+        if event::poll(left.min(POLL))? {
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release
                 && !pressed(key, source, state)
             {
-                return Ok(Gone::Asked);
+                return Ok(ExitReason::Asked);
             }
             continue;
         }
@@ -134,11 +134,11 @@ fn watch(
             next = Instant::now() + STEP;
             match source.look() {
                 Ok(seen) => state.take(seen),
-                Err(why) => return Ok(Gone::Service(why)),
+                Err(why) => return Ok(ExitReason::Service(why)),
             }
         }
     }
-    Ok(Gone::Asked)
+    Ok(ExitReason::Asked)
 }
 
 /// Handles a key; returns false if the program is to end.

@@ -2,7 +2,7 @@
 
 use super::link_type::LinkType;
 use super::zstd;
-use super::{Change, FIRST, OURS, Room, Taken, VERSION};
+use super::{BackpressureReport, Change, FIRST, OURS, Taken, VERSION};
 use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -24,7 +24,7 @@ pub struct Capture {
     /// Changes of the link between the packets, in order.
     pub changes: Vec<Change>,
     /// Reports of the ports that pace the link, in order.
-    pub rooms: Vec<Room>,
+    pub rooms: Vec<BackpressureReport>,
     /// The position at which the file breaks off, if it is incomplete, for example because its
     /// writer was killed.
     pub broken: Option<Broken>,
@@ -169,7 +169,7 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
         }
         CaptureItem::Entry(entry) => {
             capture.changes.extend(Change::parse(entry));
-            capture.rooms.extend(Room::parse(entry));
+            capture.rooms.extend(BackpressureReport::parse(entry));
         }
     })?;
     capture.broken = broken;

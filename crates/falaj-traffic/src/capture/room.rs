@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// A report of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct BackpressureReport {
     /// Number of the report, from 0.
     pub number: u64,
     /// The ingress direction whose packets leave through the port.
@@ -32,10 +32,10 @@ pub struct Room {
     pub behind: u64,
 }
 
-impl Room {
+impl BackpressureReport {
     /// Returns the log entry. `said` is the time of the report since 1970.
     pub(super) fn entry(&self, said: Duration) -> Vec<u8> {
-        let Room { number, way, bytes, at: Time(at), behind } = self;
+        let BackpressureReport { number, way, bytes, at: Time(at), behind } = self;
         let (micros, what) = (said.as_micros(), if *bytes == 0 { "no room" } else { "room" });
         format!(
             "__REALTIME_TIMESTAMP={micros}\nSYSLOG_IDENTIFIER=falaj\nMESSAGE={what} behind way {way}\nFALAJ_ROOM={bytes}\n\
@@ -45,7 +45,7 @@ impl Room {
     }
 
     /// Reads a log entry. Returns `None` if it is not an entry of falaj, or is incomplete.
-    pub(super) fn parse(entry: &[u8]) -> Option<Room> {
+    pub(super) fn parse(entry: &[u8]) -> Option<BackpressureReport> {
         // A block is padded to a multiple of four bytes.
         let end = entry.iter().rposition(|&byte| byte == b'\n')?;
         let lines = std::str::from_utf8(&entry[..end]).ok()?;
@@ -53,7 +53,7 @@ impl Room {
             let mut fields = lines.lines().filter_map(|line| line.split_once('='));
             fields.find(|(field, _)| *field == name)?.1.parse::<u64>().ok()
         };
-        Some(Room {
+        Some(BackpressureReport {
             number: number("FALAJ_NUMBER")?,
             way: u32::try_from(number("FALAJ_WAY")?).ok()?,
             bytes: u32::try_from(number("FALAJ_ROOM")?).ok()?,
@@ -70,12 +70,19 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
         for (way, bytes) in [(0, 0), (1, u32::MAX)] {
-            let room = Room { number: 7, way, bytes, at: Time(u64::MAX - 1), behind: 12 };
+            let room =
+                BackpressureReport { number: 7, way, bytes, at: Time(u64::MAX - 1), behind: 12 };
             let entry = room.entry(Duration::from_secs(1_800_000_000));
-            assert_eq!(Room::parse(&entry), Some(room));
-            assert_eq!(Room::parse(&[&entry[..], &[0; 3]].concat()), Some(room));
-            assert!((0..entry.len() - 1).all(|length| Room::parse(&entry[..length]).is_none()));
+            assert_eq!(BackpressureReport::parse(&entry), Some(room));
+            assert_eq!(BackpressureReport::parse(&[&entry[..], &[0; 3]].concat()), Some(room));
+            assert!(
+                (0..entry.len() - 1)
+                    .all(|length| BackpressureReport::parse(&entry[..length]).is_none())
+            );
         }
-        assert_eq!(Room::parse(b"__REALTIME_TIMESTAMP=1\nMESSAGE=of another program\n"), None);
+        assert_eq!(
+            BackpressureReport::parse(b"__REALTIME_TIMESTAMP=1\nMESSAGE=of another program\n"),
+            None
+        );
     }
 }

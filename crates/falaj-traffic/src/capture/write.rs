@@ -1,6 +1,6 @@
 //! Writes captures.
 
-use super::{Change, OURS, Room, Taken, VERSION};
+use super::{BackpressureReport, Change, OURS, Taken, VERSION};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -78,7 +78,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Errors of writing.
-    pub fn room(&mut self, room: &Room) -> std::io::Result<()> {
+    pub fn room(&mut self, room: &BackpressureReport) -> std::io::Result<()> {
         self.log(room.entry(self.zero + Duration::from_nanos(room.at.0)))
     }
 

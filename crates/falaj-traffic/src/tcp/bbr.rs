@@ -7,37 +7,37 @@ use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// Pacing gain at startup, which doubles the rate each round trip: 2 / ln 2.
-const STARTS: f64 = 2.885;
+const STARTUP_GAIN: f64 = 2.885;
 /// Length of the maximum filter of the rate, in round trips.
 const ROUNDS: u64 = 10;
 /// Pacing gains of a cycle: one round trip faster, to probe for more bandwidth; one round trip
 /// slower, to drain the queue; then at the measured rate.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// Window gain: maximum number of segments in flight, as a multiple of the bandwidth-delay product.
-const HOLDS: f64 = 2.0;
-/// A minimum round trip time is valid for `STALE`. After that, a new minimum is probed for the time
-/// `LOOKS`, with at most `LEAST` segments in flight.
-const STALE: Span = Span::from_secs(10);
-const LOOKS: Span = Span::from_millis(200);
-const LEAST: f64 = 4.0;
+const WINDOW_GAIN: f64 = 2.0;
+/// A minimum round trip time is valid for `MIN_RTT_VALID`. After that, a new minimum is probed for
+/// the time `PROBE_RTT_TIME`, with at most `MIN_WINDOW` segments in flight.
+const MIN_RTT_VALID: Span = Span::from_secs(10);
+const PROBE_RTT_TIME: Span = Span::from_millis(200);
+const MIN_WINDOW: f64 = 4.0;
 /// Pacing margin: the pacing rate is slightly less than the measured rate, so that a queue drains.
 const MARGIN: f64 = 0.99;
-/// Minimum sending quantum, in segments. Below 1.2 Mbit/s, that is `SLOW` segments of 1,500 B per
-/// second, it is one segment.
+/// Minimum sending quantum, in segments. Below 1.2 Mbit/s, that is `SMALL_QUANTUM_RATE` segments of
+/// 1,500 B per second, it is one segment.
 const QUANTUM: f64 = 2.0;
-const SLOW: f64 = 100.0;
+const SMALL_QUANTUM_RATE: f64 = 100.0;
 
 /// The state of BBR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BbrState {
     /// Startup: searching for the rate of the path.
-    Starts,
+    Startup,
     /// Draining the queue that startup has built.
-    Drains,
+    Drain,
     /// Cycling the pacing gain. Has the part of the cycle, and the beginning of this part.
-    Cycles(usize, Time),
+    ProbeBw(usize, Time),
     /// Probing the minimum round trip time. Has the end of the probe, if it is already set.
-    Looks(Option<Time>),
+    ProbeRtt(Option<Time>),
 }
 
 /// The model of BBR.
@@ -66,7 +66,7 @@ impl Bbr {
     /// The initial state. The random number `draw` selects the part with which the cycle begins.
     pub fn new(initial: u32, draw: u64) -> Bbr {
         Bbr {
-            state: BbrState::Starts,
+            state: BbrState::Startup,
             window: initial.into(),
             initial: initial.into(),
             round: 0,
@@ -82,7 +82,7 @@ impl Bbr {
     /// The congestion window in segments.
     pub fn window(&self) -> f64 {
         match self.state {
-            BbrState::Looks(_) => self.window.min(LEAST),
+            BbrState::ProbeRtt(_) => self.window.min(MIN_WINDOW),
             _ => self.window,
         }
     }
@@ -100,10 +100,10 @@ impl Bbr {
     /// The pacing rate in segments a second.
     pub fn pace(&self) -> Option<f64> {
         let gain = match self.state {
-            BbrState::Starts => STARTS,
-            BbrState::Drains => 1.0 / STARTS,
-            BbrState::Cycles(part, _) => CYCLE[part],
-            BbrState::Looks(_) => 1.0,
+            BbrState::Startup => STARTUP_GAIN,
+            BbrState::Drain => 1.0 / STARTUP_GAIN,
+            BbrState::ProbeBw(part, _) => CYCLE[part],
+            BbrState::ProbeRtt(_) => 1.0,
         };
         Some(MARGIN * gain * self.rate()?)
     }
@@ -114,14 +114,14 @@ impl Bbr {
     /// acknowledged. It is two higher while BBR probes for a higher rate.
     fn in_flight(&self, gain: f64) -> Option<f64> {
         let all = (gain * self.holds()?).ceil() + 3.0 * self.quantum()?;
-        let more = if matches!(self.state, BbrState::Cycles(0, _)) { 2.0 } else { 0.0 };
+        let more = if matches!(self.state, BbrState::ProbeBw(0, _)) { 2.0 } else { 0.0 };
         Some(2.0 * (all / 2.0).ceil() + more)
     }
 
     /// The sending quantum: segments that are sent together, 1/1024 s of the rate.
     fn quantum(&self) -> Option<f64> {
         let rate = self.rate()?;
-        let least = if rate < SLOW { 1.0 } else { QUANTUM };
+        let least = if rate < SMALL_QUANTUM_RATE { 1.0 } else { QUANTUM };
         Some((rate / 1_024.0).floor().max(least))
     }
 
@@ -131,7 +131,7 @@ impl Bbr {
     fn in_flight_then(&self, acked: &Acked) -> f64 {
         let now = f64::from(acked.in_flight + acked.segments);
         let arrive = self.rate().unwrap_or(0.0) * acked.paced.as_secs_f64();
-        let probes = matches!(self.state, BbrState::Cycles(0, _));
+        let probes = matches!(self.state, BbrState::ProbeBw(0, _));
         let goes = if probes { self.quantum().unwrap_or(0.0) } else { 0.0 };
         (now + goes - arrive.floor()).max(0.0)
     }
@@ -159,13 +159,13 @@ impl Bbr {
             return;
         };
         let in_flight = f64::from(acked.in_flight);
-        if self.state == BbrState::Starts && self.is_known {
-            self.state = BbrState::Drains;
+        if self.state == BbrState::Startup && self.is_known {
+            self.state = BbrState::Drain;
         }
-        if self.state == BbrState::Drains && in_flight <= drained {
+        if self.state == BbrState::Drain && in_flight <= drained {
             self.cycles(acked.now);
         }
-        if let BbrState::Cycles(part, since) = self.state {
+        if let BbrState::ProbeBw(part, since) = self.state {
             let in_flight = self.in_flight_then(acked);
             let passed = self.shortest.is_some_and(|(trip, _)| acked.now.since(since) > trip);
             let on = match part {
@@ -174,29 +174,34 @@ impl Bbr {
                 _ => passed,
             };
             if on {
-                self.state = BbrState::Cycles((part + 1) % CYCLE.len(), acked.now);
+                self.state = BbrState::ProbeBw((part + 1) % CYCLE.len(), acked.now);
                 self.lost = false;
             }
         }
-        if stale && !matches!(self.state, BbrState::Looks(_)) {
-            self.state = BbrState::Looks(None);
+        if stale && !matches!(self.state, BbrState::ProbeRtt(_)) {
+            self.state = BbrState::ProbeRtt(None);
         }
-        if let BbrState::Looks(until) = self.state {
+        if let BbrState::ProbeRtt(until) = self.state {
             match until {
-                None if in_flight <= LEAST => self.state = BbrState::Looks(Some(acked.now + LOOKS)),
+                None if in_flight <= MIN_WINDOW => {
+                    self.state = BbrState::ProbeRtt(Some(acked.now + PROBE_RTT_TIME))
+                }
                 Some(until) if acked.now >= until => {
                     self.shortest = self.shortest.map(|(trip, _)| (trip, acked.now));
                     if self.is_known {
                         self.cycles(acked.now);
                     } else {
-                        self.state = BbrState::Starts;
+                        self.state = BbrState::Startup;
                     }
                 }
                 _ => {}
             }
         }
-        let gain =
-            if matches!(self.state, BbrState::Starts | BbrState::Drains) { STARTS } else { HOLDS };
+        let gain = if matches!(self.state, BbrState::Startup | BbrState::Drain) {
+            STARTUP_GAIN
+        } else {
+            WINDOW_GAIN
+        };
         let target = self.in_flight(gain).unwrap_or(self.window);
         let more = self.window + f64::from(acked.segments);
         if self.is_known {
@@ -204,14 +209,14 @@ impl Bbr {
         } else if self.window < target.max(self.initial) {
             self.window = more;
         }
-        self.window = self.window.max(LEAST);
+        self.window = self.window.max(MIN_WINDOW);
     }
 
     /// Begins a cycle in a random part other than the slower one.
     fn cycles(&mut self, now: Time) {
         self.draw = self.draw.rotate_right(3);
         let part = [0, 2, 3, 4, 5, 6, 7][(self.draw % 7) as usize];
-        self.state = BbrState::Cycles(part, now);
+        self.state = BbrState::ProbeBw(part, now);
     }
 
     /// Updates the model of the path. Returns true if the minimum round trip time has become stale.
@@ -233,7 +238,7 @@ impl Bbr {
             self.grown = if rate >= 1.25 * grown { (rate, 0) } else { (grown, rounds + 1) };
             self.is_known = self.grown.1 >= 3;
         }
-        let stale = self.shortest.is_some_and(|(_, at)| acked.now.since(at) > STALE);
+        let stale = self.shortest.is_some_and(|(_, at)| acked.now.since(at) > MIN_RTT_VALID);
         if stale || self.shortest.is_none_or(|(trip, _)| acked.round_trip <= trip) {
             self.shortest = Some((acked.round_trip, acked.now));
         }
@@ -270,8 +275,8 @@ mod tests {
         let (mut bbr, now) = found();
         assert_eq!((bbr.rate(), bbr.shortest()), (Some(1_000.0), Some(Span::from_millis(50))));
         // The rate has not grown by a quarter for three round trips: the excess is drained.
-        assert_eq!(bbr.state, BbrState::Drains);
-        assert!((bbr.pace().unwrap() - 990.0 / STARTS).abs() < 1e-9);
+        assert_eq!(bbr.state, BbrState::Drain);
+        assert!((bbr.pace().unwrap() - 990.0 / STARTUP_GAIN).abs() < 1e-9);
         let after = Acked {
             now,
             rate: Some(1_000.0),
@@ -280,7 +285,7 @@ mod tests {
             ..ack(1)
         };
         bbr.acked(&after);
-        assert!(matches!(bbr.state, BbrState::Cycles(part, _) if part != 1), "{:?}", bbr.state);
+        assert!(matches!(bbr.state, BbrState::ProbeBw(part, _) if part != 1), "{:?}", bbr.state);
         // The window is twice 50 segments and three quanta of two segments, and two more segments
         // while probing for a higher rate.
         (0..200).for_each(|_| bbr.acked(&after));
@@ -294,9 +299,9 @@ mod tests {
         let (mut bbr, now) = found();
         assert_eq!(bbr.in_flight(1.0), Some(56.0));
         assert_eq!(bbr.in_flight(1.25), Some(70.0), "62.5 are 63, and 69 is odd");
-        bbr.state = BbrState::Cycles(0, now);
+        bbr.state = BbrState::ProbeBw(0, now);
         assert_eq!(bbr.in_flight(1.25), Some(72.0));
-        bbr.state = BbrState::Cycles(2, now);
+        bbr.state = BbrState::ProbeBw(2, now);
         for (rate, expected) in [(5_000.0, 250.0 + 12.0), (80.0, 4.0 + 3.0 + 1.0)] {
             bbr.rates = VecDeque::from([(0, rate)]);
             assert_eq!(bbr.in_flight(1.0), Some(expected), "{rate}");
@@ -308,10 +313,10 @@ mod tests {
     #[test]
     fn what_is_under_way_counts_when_the_next_quantum_goes() {
         let (mut bbr, now) = found();
-        bbr.state = BbrState::Cycles(2, now);
+        bbr.state = BbrState::ProbeBw(2, now);
         let acked = Acked { in_flight: 40, paced: Span::from_micros(2_500), ..ack(2) };
         assert_eq!(bbr.in_flight_then(&acked), 40.0);
-        bbr.state = BbrState::Cycles(0, now);
+        bbr.state = BbrState::ProbeBw(0, now);
         assert_eq!(bbr.in_flight_then(&acked), 42.0);
     }
 
@@ -337,12 +342,12 @@ mod tests {
             ..ack(1)
         };
         bbr.acked(&seen);
-        assert_eq!((bbr.state, bbr.window()), (BbrState::Looks(None), LEAST));
+        assert_eq!((bbr.state, bbr.window()), (BbrState::ProbeRtt(None), MIN_WINDOW));
         bbr.acked(&Acked { in_flight: 4, ..seen });
-        let end = later + LOOKS;
-        assert_eq!(bbr.state, BbrState::Looks(Some(end)));
+        let end = later + PROBE_RTT_TIME;
+        assert_eq!(bbr.state, BbrState::ProbeRtt(Some(end)));
         bbr.acked(&Acked { now: end, in_flight: 3, round_trip: Span::from_millis(55), ..seen });
         assert_eq!(bbr.shortest(), Some(Span::from_millis(55)));
-        assert!(bbr.window() > LEAST && matches!(bbr.state, BbrState::Cycles(..)));
+        assert!(bbr.window() > MIN_WINDOW && matches!(bbr.state, BbrState::ProbeBw(..)));
     }
 }

@@ -69,7 +69,7 @@ enum Event {
     /// A segment arrives at the receiver.
     Arrives { number: u64, segment: u64, marked: bool },
     /// An acknowledgement arrives at the sender.
-    Back(Ack),
+    AckArrives(Ack),
     /// The delay of an acknowledgement ends; `acks` is the number of acknowledgements at its
     /// beginning.
     Waited { acks: u64 },
@@ -165,7 +165,7 @@ impl Connection {
             if transfer == self.transfer && !self.complete {
                 self.happens(event, now, told);
             }
-            if matches!(event, Event::Back(_)) {
+            if matches!(event, Event::AckArrives(_)) {
                 break;
             }
         }
@@ -241,7 +241,7 @@ impl Connection {
                     self.comes_back(ack, now);
                 }
             }
-            Event::Back(ack) => {
+            Event::AckArrives(ack) => {
                 let heard = self.sender.acked(now, &ack);
                 heard.round_trip.into_iter().for_each(|trip| told.round_trip.record(trip));
                 told.reductions += u64::from(heard.reduced);
@@ -261,7 +261,7 @@ impl Connection {
         };
         let more = Span(below(&mut self.chance, share.0.min(self.tcp.base.0 / 100) + 1));
         self.back_at = self.back_at.max(now + self.tcp.back + more);
-        self.later(self.back_at, self.transfer, Event::Back(ack));
+        self.later(self.back_at, self.transfer, Event::AckArrives(ack));
     }
 
     /// Ends a transfer whose bytes have all arrived; another one may follow.

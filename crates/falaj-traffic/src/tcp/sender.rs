@@ -44,7 +44,7 @@ struct Sent {
 
 /// The results of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct AckResult {
     /// The measured round trip time, if there is a measurement.
     pub round_trip: Option<Span>,
     /// True if the window was reduced.
@@ -135,7 +135,7 @@ pub struct Sender {
     /// True if the fast retransmission is due, which is sent whatever the window.
     retransmits: bool,
     /// Time after which a transmission that was overtaken by a later one counts as lost.
-    patience: Span,
+    reordering_window: Span,
     /// RACK's reordering timer: the time at which the first overtaken transmission counts as lost.
     reordering: Time,
     /// Time at which a tail loss probe is due.
@@ -143,7 +143,7 @@ pub struct Sender {
     /// True if a probe is due now, which is sent whatever the window.
     probes: bool,
     /// Retransmission timer: the time at which all segments in flight count as lost.
-    gives_up: Time,
+    rto_deadline: Time,
     /// Earliest time of the next paced transmission.
     paced: Time,
 }
@@ -172,11 +172,11 @@ impl Sender {
             restarts: false,
             reduction: RateReduction::default(),
             retransmits: false,
-            patience: Span::ZERO,
+            reordering_window: Span::ZERO,
             reordering: Time::NEVER,
             probe: Time::NEVER,
             probes: false,
-            gives_up: Time::NEVER,
+            rto_deadline: Time::NEVER,
             paced: Time::ZERO,
         }
     }
@@ -209,17 +209,18 @@ impl Sender {
 
     /// The earliest of the timers: reordering, tail loss probe, and retransmission.
     pub fn wakes(&self) -> Time {
-        self.gives_up.min(self.reordering).min(self.probe)
+        self.rto_deadline.min(self.reordering).min(self.probe)
     }
 
     /// Handles an expired timer. Returns true if it was the retransmission timer (RFC 6298).
     pub fn woken(&mut self, now: Time) -> bool {
-        if self.gives_up <= now {
+        if self.rto_deadline <= now {
             self.timed_out();
             return true;
         }
         if self.reordering <= now {
-            let late = self.sent.partition_point(|sent| sent.at + self.patience <= now) as u64;
+            let late =
+                self.sent.partition_point(|sent| sent.at + self.reordering_window <= now) as u64;
             self.lose((self.first + late).min(self.highest.unwrap_or(0)));
             self.set_reordering(now);
         }
@@ -246,7 +247,8 @@ impl Sender {
     /// overtaken.
     fn set_reordering(&mut self, now: Time) {
         let overtaken = self.sent.front().filter(|_| self.first < self.highest.unwrap_or(0));
-        self.reordering = overtaken.map_or(Time::NEVER, |sent| now.max(sent.at + self.patience));
+        self.reordering =
+            overtaken.map_or(Time::NEVER, |sent| now.max(sent.at + self.reordering_window));
     }
 
     /// Sets the timer of the tail loss probe; there is no such timer in recovery.
@@ -286,8 +288,8 @@ impl Sender {
         });
         self.in_flight += 1;
         self.reduction.sent += 1;
-        if self.gives_up == Time::NEVER {
-            self.gives_up = now + self.trip.timeout();
+        if self.rto_deadline == Time::NEVER {
+            self.rto_deadline = now + self.trip.timeout();
         }
         if !probes {
             self.set_probe(now);
@@ -303,7 +305,7 @@ impl Sender {
     }
 
     /// Handles an acknowledgement.
-    pub fn acked(&mut self, now: Time, ack: &Ack) -> Heard {
+    pub fn acked(&mut self, now: Time, ack: &Ack) -> AckResult {
         let (before, window) = (self.in_flight, self.window());
         let mut last: Option<(u64, Sent)> = None;
         let mut segments = 0;
@@ -330,7 +332,7 @@ impl Sender {
         }
         let advances = ack.upto > self.cumulative;
         self.cumulative = self.cumulative.max(ack.upto);
-        let Some((number, sent)) = last else { return Heard::default() };
+        let Some((number, sent)) = last else { return AckResult::default() };
         self.arrived += u64::from(segments);
         self.highest = self.highest.max(Some(number));
         let round_trip = now - sent.at;
@@ -371,11 +373,12 @@ impl Sender {
             rate,
             round,
         });
-        self.gives_up = if self.in_flight > 0 { now + self.trip.timeout() } else { Time::NEVER };
-        self.patience = round_trip + Span(self.trip.least().0 / 4);
+        self.rto_deadline =
+            if self.in_flight > 0 { now + self.trip.timeout() } else { Time::NEVER };
+        self.reordering_window = round_trip + Span(self.trip.least().0 / 4);
         self.set_reordering(now);
         self.set_probe(now);
-        Heard { round_trip: Some(round_trip), reduced }
+        AckResult { round_trip: Some(round_trip), reduced }
     }
 
     /// Counts transmissions before this number as lost, unless they have arrived. Returns true if
@@ -417,7 +420,7 @@ impl Sender {
         self.reduced_at = self.first + self.sent.len() as u64;
         (self.recovery_point, self.restarts) = (self.next, true);
         self.control.timed_out(first);
-        (self.gives_up, self.reordering, self.probe) = (Time::NEVER, Time::NEVER, Time::NEVER);
+        (self.rto_deadline, self.reordering, self.probe) = (Time::NEVER, Time::NEVER, Time::NEVER);
         (self.retransmits, self.probes) = (false, false);
     }
 }

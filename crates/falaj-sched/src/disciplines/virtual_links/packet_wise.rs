@@ -85,13 +85,13 @@ pub struct PacketWise {
     /// Links with a packet.
     ready: FlowSet,
     /// The empty set: replaces `ready` while past cycles without packets are skipped.
-    nobody: FlowSet,
+    empty: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
     /// Links that do not lend: while they are idle, no other link may use their time.
     keepers: FlowSet,
     /// True if at least one link lends its idle time.
-    anybody_lends: bool,
+    any_lends: bool,
     /// The link served last in its own time. The round continues after it.
     last: usize,
     /// The link served last, in its own time or in another link's.
@@ -152,9 +152,9 @@ impl PacketWise {
             kind_a: of(&|l| l.kind == Type::A),
             kind_b: of(&|l| l.kind == Type::B),
             keepers: of(&|l| !l.lends),
-            anybody_lends: config.links.iter().any(|l| l.lends),
+            any_lends: config.links.iter().any(|l| l.lends),
             ready: FlowSet::new(n),
-            nobody: FlowSet::new(n),
+            empty: FlowSet::new(n),
             alive: FlowSet::new(n),
             last: n - 1,
             served: n - 1,
@@ -314,7 +314,7 @@ impl PacketWise {
     /// time. That link has no turn of its own left in this cycle, and its packet ends before the
     /// cycle does. Returns `None` while an idle link that does not lend has its turn.
     fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
-        if !self.anybody_lends || self.alive.intersects(&self.keepers) {
+        if !self.any_lends || self.alive.intersects(&self.keepers) {
             return None;
         }
         // Idle time is spent one nanosecond at a time, whichever links pay. Without a link of type
@@ -381,7 +381,7 @@ impl PacketWise {
         if now <= self.settled {
             return;
         }
-        core::mem::swap(&mut self.ready, &mut self.nobody);
+        core::mem::swap(&mut self.ready, &mut self.empty);
         loop {
             let until = self.until(flows);
             if until > now {
@@ -398,7 +398,7 @@ impl PacketWise {
                 }
             }
         }
-        core::mem::swap(&mut self.ready, &mut self.nobody);
+        core::mem::swap(&mut self.ready, &mut self.empty);
     }
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn main(
 #[derive(Clone, Copy)]
 enum Between<'a> {
     Change(&'a capture::Change),
-    Room(&'a capture::Room),
+    Room(&'a capture::BackpressureReport),
 }
 
 impl Between<'_> {

@@ -3,7 +3,7 @@
 use crate::common::{Ran, directory, falaj, file};
 use falaj_engine::DropReason;
 use falaj_sched::units::time::Time;
-use falaj_traffic::capture::{Change, Room, Taken, Verdict, Wanted, Writer};
+use falaj_traffic::capture::{BackpressureReport, Change, Taken, Verdict, Wanted, Writer};
 use std::time::Duration;
 
 const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
@@ -43,7 +43,7 @@ fn with_rooms(
     scenario: &str,
     packets: &[Taken],
     changes: &[Change],
-    rooms: &[Room],
+    rooms: &[BackpressureReport],
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, scenario, &["near", "far"], Duration::from_secs(1))
@@ -193,8 +193,8 @@ fn sent(number: u64, arrival: u64, start: u64, due: u64) -> Taken {
 }
 
 /// Returns a port's report of its free space, at `at` microseconds.
-fn said(number: u64, at: u64, behind: u64, bytes: u32) -> Room {
-    Room { number, way: 0, bytes, at: Time(at * 1_000), behind }
+fn said(number: u64, at: u64, behind: u64, bytes: u32) -> BackpressureReport {
+    BackpressureReport { number, way: 0, bytes, at: Time(at * 1_000), behind }
 }
 
 /// Without the port's report, the third packet would have been delivered at 1500 us, half a
@@ -209,7 +209,7 @@ fn what_a_port_said_of_its_room_is_replayed() {
         sent(3, 1_200, 6_000, 5_000),
     ];
     let rooms = [said(0, 1_000, 3, 0), said(1, 5_000, 4, u32::MAX)];
-    let replayed_with = |name: &str, rooms: &[Room]| {
+    let replayed_with = |name: &str, rooms: &[BackpressureReport]| {
         with_rooms(name, DEVICE, &packets, &[], rooms);
         replayed(name)
     };
@@ -244,7 +244,7 @@ fn what_a_port_said_of_its_room_is_replayed() {
         ),
         (
             "room-way.pcapng",
-            [Room { way: 7, ..rooms[0] }],
+            [BackpressureReport { way: 7, ..rooms[0] }],
             "is for a direction that its scenario does not have",
         ),
     ] {
