@@ -73,7 +73,7 @@ storm: cargo ## send ten million mutated frames through each live backend; good 
 	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test live -- mutated_frames
 
 # The same tests as of `make test`, where one of each is drawn.
-grid: cargo $(guest_kernel) ## compare what is measured in virtual time with what is simulated, packet by packet: twenty scenarios of each discipline (GRID=N)
+grid: cargo $(guest_kernel) ## compare what is measured in virtual time with what is simulated, packet by packet: for each discipline, twenty scenarios with each of two loads (GRID=N)
 	$(has_kernel); FALAJ_GRID=$(or $(GRID),20) cargo test $(tests) --test virtual_time -- grid
 
 # With the profile of the tests: some of it is compiled for them.

@@ -45,7 +45,9 @@ export class Topology {
     const [tenant, start] = [276, tenants.size > 0 ? 462 : 336];
     this.drawing.setAttribute("viewBox", `0 0 ${start + 304} ${height}`);
     const of = lanes.length === 1 ? "one adapter" : `${lanes.length} adapters`;
-    const by = tenants.size > 0 ? ` of ${tenants.size === 1 ? "a tenant" : `${tenants.size} tenants`} or their own` : "";
+    const owners = tenants.size === 1 ? "a tenant" : `${tenants.size} tenants`;
+    const others = lanes.some((lane) => tenantOf(lane.adapter.name) === null);
+    const by = tenants.size === 0 ? "" : others ? `, some of ${owners},` : ` of ${owners}`;
     this.drawing.setAttribute("aria-label", `${of}${by} on link ${name}, to ${link?.uplink ?? "the uplink"}; together ${rate(all)}`);
     const ends = drawn.map((lane, n) => {
       const sent = lane.flow.window?.sent ?? 0;

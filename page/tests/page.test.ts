@@ -305,7 +305,7 @@ const CYCLES = [
   ["gates", GATES, /a cycle is 20\.0 ms, open gates are shaded/],
   ["phases", PHASES, /a cycle is 20\.0 ms, when every phase is used/],
 ] as const;
-test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: who held the link when", async (name, scenario, about) => {
+test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: which flow held the link, and when", async (name, scenario, about) => {
   const [browser, service] = await Promise.all([launch(), Service.start(scenario)]);
   const senders = await Promise.all([service.send("early", 10, 20, 1400), service.send("late", 10, 20, 1400)]);
   try {
@@ -341,7 +341,7 @@ test.skipIf(!possible)("adapters of a tenant, each under its discipline", async 
     page.setDefaultTimeout(PATIENCE);
     await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
     await page.getByRole("button", { name: "shop/web" }).click();
-    await page.getByRole("img", { name: /^3 adapters of a tenant or their own on link uplink/ }).waitFor();
+    await page.getByRole("img", { name: /^3 adapters, some of a tenant, on link uplink/ }).waitFor();
     expect(await page.locator(".topology text.strong").allTextContents()).toEqual(["shop", "uplink, 20mbit", "uplink →"]);
     // The tenant's discipline has caps, the link's has none.
     await page.getByLabel("Cap").fill("9mbit");

@@ -97,7 +97,12 @@ pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
     problem.help(format!("one of {}", suggest::list(known.iter().copied())))
 }
 
-/// The error for a feature that the other tool has and falaj does not.
-pub(crate) fn no_equal(at: Range<usize>, what: &str, why: &str) -> Problem {
-    Problem::error(at, format!("{} has no equivalent here", quoted(what))).help(why)
+/// The error for a feature that the other tool has and falaj does not, named by the script's words.
+pub(crate) fn no_equal(at: Range<usize>, words: &str, why: &str) -> Problem {
+    no_equal_phrase(at, &quoted(words), why)
+}
+
+/// The same error for a feature that a phrase describes. Words of the script in it have backticks.
+pub(crate) fn no_equal_phrase(at: Range<usize>, phrase: &str, why: &str) -> Problem {
+    Problem::error(at, format!("{phrase} has no equivalent here")).help(why)
 }

@@ -70,14 +70,16 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
         let list = |text: &str| {
             text.split([',', '-']).all(|n| whole(&Word { text: n.to_owned(), at: 0..0 }).is_ok())
         };
-        let into = if list(&word.text) { &mut ports } else { &mut address };
-        let term = if list(&word.text) { "dport" } else { "dst" };
+        let (into, term, second) = match list(&word.text) {
+            true => (&mut ports, "dport", "a second list of ports"),
+            false => (&mut address, "dst", "a second address"),
+        };
         falaj_scenario::parse_match(&format!("{term} {}", word.text))
             .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
         if into.replace(word.text.clone()).is_some() {
             return Err(Problem::error(
                 word.at.clone(),
-                format!("{} is one too many", quoted(&word.text)),
+                format!("{} is {second}", quoted(&word.text)),
             )
             .help("one list of ports, `80,8000-8080`, and one address or prefix"));
         }

@@ -234,7 +234,7 @@ impl Error {
             }
             SetupStep::EnterNamespace => match errno {
                 Errno::ENOENT => {
-                    Some("write a name under /run/netns, or the number of a process".into())
+                    Some("write a name under /run/netns, or the ID of a process".into())
                 }
                 Errno::EPERM | Errno::EACCES => {
                     Some("you may not enter this namespace: run as root".into())

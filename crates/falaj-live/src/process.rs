@@ -240,10 +240,10 @@ pub(crate) fn wait(process: &Cloned) {
     }
 }
 
-/// The number of the process behind a pidfd, as this process sees it.
+/// The ID of the process behind a pidfd, as this process sees it.
 pub(crate) fn pid_of(pidfd: BorrowedFd<'_>) -> io::Result<i32> {
     let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
     let number = told.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-    // The number of a process that is gone is -1.
+    // The ID of a process that is gone is -1.
     number.filter(|&pid| pid > 0).ok_or_else(|| Errno::ESRCH.into())
 }

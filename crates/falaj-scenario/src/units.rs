@@ -182,7 +182,7 @@ fn span(text: &str) -> Result<Span, Unreadable> {
 
 /// Reads a rate: `100mbit`, `1.5Gbit/s`, `100 Mbps`, `12MB/s`, `unlimited`.
 ///
-/// Upper and lower case differ only for bytes per second, as in `MB/s`.
+/// Case matters only in units of bytes (`MB/s`) and in `bps`: `B` is bytes, and `Bps` is refused.
 ///
 /// # Errors
 /// The text has no known unit, is not a whole number of bits per second, is zero, or is above
@@ -237,8 +237,8 @@ const MIXES: [(&str, [(u32, u32); 3]); 2] =
 /// `74B x 7, 590B x 4, 1514B x 1`.
 ///
 /// `imix` is the usual mix of the internet, 7 : 4 : 1, in lengths of Ethernet frames; `imix-ip` is
-/// the same mix in lengths of IP packets. The smallest packet has room for the mark of a live
-/// sender.
+/// the same mix in lengths of IP packets. The smallest packet has room for the data
+/// by which a live sender identifies its datagrams.
 ///
 /// # Errors
 /// The errors of [`parse_size`]; a size of zero, or of 2^32 or more; a range that ends before it
@@ -711,7 +711,7 @@ fn size_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
         "m" | "M" | "g" | "G" | "t" | "T" => {
             let prefix = unit.to_ascii_uppercase();
             Unreadable::new(
-                format!("{} has an incomplete unit", quoted(text)),
+                format!("{} has a prefix without a unit", quoted(text)),
                 format!("write `{n}{prefix}B` (thousands) or `{n}{prefix}iB` (1024)"),
             )
         }

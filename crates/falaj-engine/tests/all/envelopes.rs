@@ -189,8 +189,8 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
 
 /// Disciplines that assign deadlines by a curve. A flow that conforms to an envelope waits no
 /// longer than the distance from its envelope to the curve, plus the lateness of packets after
-/// their deadlines. This holds for any traffic of the other flows and for any other guarantee of
-/// the flow.
+/// their deadlines. This holds for any traffic of the other flows, and whether or not the
+/// discipline also guarantees the flow a rate.
 #[test]
 fn a_flow_within_its_envelope_waits_no_longer_than_its_curve() {
     struct Ask;
@@ -284,7 +284,7 @@ fn a_flow_that_keeps_to_an_envelope_waits_no_longer_than_its_turns_say() {
         let kind = dice.one_of(&kinds);
         become_kind(&mut dice, &mut spec, registry::entry(kind).unwrap());
         if kind == "virtual-links" && dice.from(0, 1) == 0 {
-            // Phases of little more than a packet, or of exactly one.
+            // Phases of exactly one packet, or of one to two.
             for f in &mut spec.setup.flows {
                 let airtime = spec.setup.rate.airtime(spec.setup.largest);
                 let phase = Span(airtime.0 + dice.from(0, 1) * dice.from(0, airtime.0));

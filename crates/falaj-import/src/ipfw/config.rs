@@ -2,7 +2,7 @@
 
 use super::policy::{self, Keys};
 use crate::amounts::{self, part_of_one, whole};
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal, no_equal_phrase, unknown};
 use crate::draft::{inline, quote};
 use crate::lines::Word;
 use falaj_engine::masks::mask::first_bits;
@@ -94,7 +94,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "plr" if kind == Kind::Queue => {
                 let why =
                     "a link loses packets, whatever their queue: give this queue a pipe of its own";
-                return Err(no_equal(word.at.clone(), "plr of a queue", why));
+                return Err(no_equal_phrase(word.at.clone(), "`plr` of a queue", why));
             }
             "bw" | "bandwidth" => {
                 let bits = bandwidth(args.value("a bandwidth")?)?;
@@ -125,7 +125,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                         "the scheduler of a pipe has its number: `sched {} config …`",
                         of.text
                     );
-                    return Err(no_equal(
+                    return Err(no_equal_phrase(
                         of.at.clone(),
                         "a scheduler for a pipe of another number",
                         &why,
@@ -145,7 +145,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             "mask" | "flow_mask" | "sched_mask" => {
                 if kind == Kind::Sched && word.text == "flow_mask" {
-                    return Err(no_equal(
+                    return Err(no_equal_phrase(
                         word.at.clone(),
                         "a mask of a scheduler's flows",
                         "give the mask to its queues",
@@ -217,7 +217,7 @@ fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
 /// Reads a bandwidth in bits a second: `1.5Mbit/s` is 1,500,000.
 pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
     if word.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Err(no_equal(
+        return Err(no_equal_phrase(
             word.at.clone(),
             "a device as the clock of a pipe",
             "write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`",
@@ -354,7 +354,7 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
                 fields.push(format!("{name}/0x{mask:0digits$x}", digits = bits as usize / 4));
             }
             _ => {
-                return Err(no_equal(
+                return Err(no_equal_phrase(
                     word.at.clone(),
                     "a part of this field",
                     "a mask keeps whole protocols and labels, or any bits of addresses and ports",
@@ -385,7 +385,7 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
 /// and their number if they are the first bits of the field.
 fn counted(word: &Word, bits: u32) -> Result<(u128, Option<u32>), Problem> {
     let refused = || {
-        no_equal(
+        no_equal_phrase(
             word.at.clone(),
             "this mask",
             &format!("a mask has at most {bits} bits, such as `0xff00` or `/8`"),

@@ -2,7 +2,7 @@
 //! a second interface the near end: packets come in by one of them and go out by the other.
 
 use super::rule::Rule;
-use crate::args::no_equal;
+use crate::args::no_equal_phrase;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 
@@ -20,7 +20,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     if let Some(third) = named.get(2) {
         let why =
             "a link has two ends: import the commands of these two, and those of others separately";
-        problems.push(no_equal(third.at.clone(), "a third interface", why));
+        problems.push(no_equal_phrase(third.at.clone(), "a third interface", why));
         return;
     }
     let Some(second) = named.get(1) else {
@@ -39,7 +39,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     for rule in rules {
         if rule.pass.is_some_and(|pass| passes != Some(pass)) {
             let why = "ipfw checks a packet twice between two interfaces, falaj once: write all rules for packets that go `out`";
-            problems.push(no_equal(rule.at.clone(), "in beside out", why));
+            problems.push(no_equal_phrase(rule.at.clone(), "`in` beside `out`", why));
         }
         let said = rule.direction;
         let mut ways = rule.interfaces.iter().map(|interface| {
@@ -50,7 +50,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
         let way = ways.next().flatten();
         if ways.any(|other| other != way) {
             let why = "packets come in by one interface and go out by the other";
-            problems.push(no_equal(rule.at.clone(), "these interfaces of one rule", why));
+            problems.push(no_equal_phrase(rule.at.clone(), "a rule with these interfaces", why));
         }
         rule.direction = way;
     }

@@ -19,7 +19,7 @@ mod queues;
 mod rule;
 
 use crate::amounts::whole;
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal, no_equal_phrase, unknown};
 use crate::draft::{Draft, Table};
 use crate::lines::{self, Word};
 use crate::{Imported, finish, has_errors, timeline};
@@ -333,7 +333,7 @@ fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
         "create" => {
             while let Some(word) = args.next() {
                 if word.text == "type" && args.value("a type")?.text != "addr" {
-                    return Err(no_equal(
+                    return Err(no_equal_phrase(
                         word.at.clone(),
                         "this type of a table",
                         "tables of addresses can be imported",

@@ -1,7 +1,7 @@
 //! `add [NUMBER] [prob P] ACTION PROTOCOL from SOURCE to DESTINATION [OPTIONS]`.
 
 use crate::amounts::{part_of_one, whole};
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal, no_equal_phrase, unknown};
 use crate::lines::Word;
 use falaj_engine::header::Net;
 use falaj_scenario::Problem;
@@ -327,7 +327,7 @@ impl Body {
         }
         if word.text.contains('{') {
             let why = "write the addresses separately, as a list or as prefixes";
-            return Err(no_equal(word.at.clone(), "a set of last bytes", why));
+            return Err(no_equal_phrase(word.at.clone(), "a set of last bytes", why));
         }
         let mut all = Vec::new();
         for address in word.text.split(',') {
@@ -457,7 +457,7 @@ impl Body {
     ) -> Result<(), Problem> {
         if not || word.text.starts_with("table(") || word.text.contains('*') {
             let why = "a link has two ends, and `in` and `out` select the direction: name one interface, or two";
-            return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
+            return Err(no_equal_phrase(word.at.clone(), "this choice of interfaces", why));
         }
         if word.text != "any" {
             self.interfaces.push(Interface { name: word.clone(), passes });
@@ -507,7 +507,11 @@ fn sides<'a>(
             "or" => sides.push(std::mem::take(&mut side).terms.join(" ")),
             "in" | "out" | "via" | "recv" | "xmit" => {
                 let why = "directions and interfaces hold for a whole rule: write two rules";
-                return Err(no_equal(word.at.clone(), "a block with these", why));
+                return Err(no_equal_phrase(
+                    word.at.clone(),
+                    "a block with directions or interfaces",
+                    why,
+                ));
             }
             _ if opens(word) => {
                 return Err(Problem::error(word.at.clone(), "a block within a block"));
@@ -527,7 +531,7 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     let bits = mask.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
     match bits.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32) {
         Some(bits) => Ok(format!("{base}/{}", bits.leading_ones())),
-        None => Err(no_equal(
+        None => Err(no_equal_phrase(
             word.at.clone(),
             "this mask",
             "a mask has ones and then zeros, such as `:255.255.0.0`",

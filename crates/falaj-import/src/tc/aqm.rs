@@ -3,10 +3,11 @@
 
 use super::attachment::stray;
 use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal, no_equal_phrase};
 use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
 
 /// Keys, and their values in TOML's syntax.
 pub(super) type Keys = Vec<(&'static str, String)>;
@@ -92,8 +93,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(word.at.clone(), "nodrop", why));
             }
             "adaptive" => {
-                let why = "the probability is the configured one; `codel` and `pie` find theirs by \
-                           themselves";
+                let why = "the probability is the configured one; `pie` adapts its probability, \
+                           and `codel` needs none";
                 return Err(no_equal(word.at.clone(), "adaptive", why));
             }
             "qevent" => {
@@ -135,7 +136,7 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
     if let Some(word) = ecn {
         policy.push(("ecn", quote("yes")));
         if !hard {
-            let what = "beyond `max` packets are dropped here, as with `harddrop`; tc goes on \
+            let what = "above `max`, packets are dropped here, as with `harddrop`; tc keeps \
                         marking them";
             notes.push(Problem::warning(word.at.clone(), what));
         }
@@ -158,7 +159,7 @@ fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
         .map(|n| n as u32)
 }
 
-/// 2^-n in percent, with as many decimals as a probability accepts.
+/// 2^-n in percent, with at most 16 decimals.
 fn half_powers(n: u32) -> String {
     // 16 decimals are enough for the significant digits of 2^-31.
     let places = 16;
@@ -332,16 +333,23 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 args.left_out(word, "all queues of `divisor` may be in use");
             }
             "headdrop" => {
-                args.left_out(word, "the packet that waits longest is dropped in any case");
+                args.left_out(
+                    word,
+                    "the packet at the head of the longest queue is dropped in any case",
+                );
             }
             "depth" => {
                 let why = "the longest queue drops packets, and no queue has a limit of its own";
-                return Err(no_equal(word.at.clone(), "depth of sfq", why));
+                return Err(no_equal_phrase(word.at.clone(), "`depth` of sfq", why));
             }
             "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn"
             | "harddrop" => {
                 let why = "`fq_codel` keeps each queue short, by CoDel";
-                return Err(no_equal(word.at.clone(), &format!("{} of sfq", word.text), why));
+                return Err(no_equal_phrase(
+                    word.at.clone(),
+                    &format!("{} of sfq", quoted(&word.text)),
+                    why,
+                ));
             }
             _ => return Err(stray(word, "sfq", WORDS)),
         }
@@ -353,8 +361,8 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     ];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
-    let what = "as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet that \
-                waits longest is dropped";
+    let what = "as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet at \
+                the head of the longest queue is dropped";
     Ok(Fair { scheduler, notes: vec![Problem::warning(kind.at.clone(), what)] })
 }
 

@@ -29,7 +29,10 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
                 let value = args.value("a number")?;
                 r2q = Some(whole(value)?);
                 if r2q == Some(0) {
-                    return Err(Problem::error(value.at.clone(), "`r2q` must not be zero"));
+                    return Err(Problem::error(
+                        value.at.clone(),
+                        "`r2q` must be above zero: rates are divided by it",
+                    ));
                 }
             }
             "debug" => {

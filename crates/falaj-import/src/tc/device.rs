@@ -6,7 +6,7 @@ use super::direction::is_link;
 use super::filter::{self, Filter, Target};
 use super::qdisc::{self, Class, Qdisc};
 use super::stab::Stab;
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal, no_equal_phrase};
 use falaj_scenario::Problem;
 use std::mem::discriminant;
 use std::ops::Range;
@@ -233,9 +233,9 @@ impl Devices {
                 .help("as in `classid 1:10`"));
         };
         if let Some(stab) = place.stab {
-            return Err(no_equal(
+            return Err(no_equal_phrase(
                 stab.at,
-                "stab of a class",
+                "`stab` of a class",
                 "a link has one overhead for all packets: give it to the `qdisc`",
             ));
         }
@@ -314,7 +314,11 @@ impl Devices {
                 && to != first
             {
                 let why = "a link has one other end: import the commands of each device separately";
-                return Err(no_equal(all, "a second device that comes down", why));
+                return Err(no_equal_phrase(
+                    all,
+                    "a second device for packets that come down",
+                    why,
+                ));
             }
             if unnumbered {
                 made.prio = before(device.incoming.iter());
@@ -344,7 +348,7 @@ impl Devices {
             && !device.is_passed_by_all(made.parent)
         {
             let why = "a filter of the device's first discipline polices its packets";
-            return Err(no_equal(police.at.clone(), "a policer of a class", why));
+            return Err(no_equal_phrase(police.at.clone(), "a policer of a class", why));
         }
         if unnumbered {
             made.prio = before(device.filters.iter().filter(|f| f.parent == made.parent));

@@ -7,7 +7,7 @@ use super::device::{Device, Node};
 use super::netem::Netem;
 use super::qdisc::Qdisc;
 use crate::amounts::{rate, size};
-use crate::args::no_equal;
+use crate::args::no_equal_phrase;
 use crate::draft::{Table, inline, key, quote};
 use falaj_scenario::Problem;
 use falaj_sched::units::rate::Rate;
@@ -164,7 +164,11 @@ impl<'a> Direction<'a> {
                     if let Some(below) = self.child(node) {
                         let why = "it replaces the queue that `red` measures: put \
                                    `netem` above, and `red` below it";
-                        return Err(no_equal(below.at.clone(), "a discipline below `red`", why));
+                        return Err(no_equal_phrase(
+                            below.at.clone(),
+                            "a discipline below `red`",
+                            why,
+                        ));
                     }
                     let queue = self.managed(managed);
                     self.table.unset("scheduler");
@@ -258,7 +262,7 @@ impl<'a> Direction<'a> {
     ) -> Result<(), Problem> {
         if std::mem::replace(&mut self.costed, true) {
             let why = "a link has one overhead for all packets: give it once";
-            return Err(no_equal(at.clone(), "a second overhead", why));
+            return Err(no_equal_phrase(at.clone(), "a second overhead", why));
         }
         overhead.iter().for_each(|overhead| self.table.text("overhead", overhead));
         if atm {
@@ -305,7 +309,7 @@ impl<'a> Direction<'a> {
     /// Notes that the direction has a rate. A second rate is an error.
     pub(super) fn takes_rate(&mut self, at: &Range<usize>) -> Result<(), Problem> {
         if std::mem::replace(&mut self.rated, true) {
-            return Err(no_equal(
+            return Err(no_equal_phrase(
                 at.clone(),
                 "a second rate below the first",
                 "write two links, one after the other, by a `[[rule]]`",

@@ -3,7 +3,7 @@
 use super::attachment::{Attachment, Handle, handle};
 use super::police::{self, Police};
 use crate::amounts::whole;
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal, no_equal_phrase, unknown};
 use crate::lines::Word;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
@@ -135,7 +135,7 @@ pub(super) fn read(
     if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
         && !rule.terms.iter().any(|term| term.starts_with("vlan "))
     {
-        return Err(no_equal(
+        return Err(no_equal_phrase(
             tagged.at.clone(),
             "a filter of all tags",
             "`vlan_id N` matches one VLAN",
@@ -166,7 +166,7 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
         ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
         ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),
         ("arp", _) | (_, 0x0806) => Ok(Some("ether arp")),
-        _ => Err(no_equal(
+        _ => Err(no_equal_phrase(
             word.at.clone(),
             "this protocol",
             "`ip`, `ipv6`, `arp` and `all` can be imported, by name or number",
@@ -244,7 +244,7 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                         0 => {}
                         _ => {
                             let why = "a protocol is compared as a whole, `0xff`";
-                            return Err(no_equal(mask.at.clone(), "this mask", why));
+                            return Err(no_equal_phrase(mask.at.clone(), "this mask", why));
                         }
                     }
                 }
@@ -310,7 +310,7 @@ fn bytes(
                    `protocol ip` have the place of one: addresses, protocol, ports, type of \
                    service, TCP's flags (`match u8 0x02 0x02 at 33`) and short packets (`match \
                    u16 0 0xffc0 at 2`)";
-        Err(no_equal(of.at.clone(), "a look at bytes", why))
+        Err(no_equal_phrase(of.at.clone(), "a match of bytes", why))
     };
     let Some(place) = place.map(|w| w.text.as_str()) else { return refused() };
     let is_ip = rule.version == Some("ip");
@@ -401,7 +401,7 @@ fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
     }
     let why = "`cmp(u16 at 0 layer transport eq PORT)` for the source port, and `at 2` for the \
                destination's, can be imported, with `eq`, `gt` and `lt`";
-    Err(no_equal(first.at.clone(), "this match", why))
+    Err(no_equal_phrase(first.at.clone(), "this match", why))
 }
 
 /// The ports that equal `value` in the bits where `mask` has ones.
@@ -416,7 +416,7 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
     if free.len() > MOST_FREE {
         let why = "the ports that agree with it are more than 64 ranges: write the ranges";
-        return Err(no_equal(mask.at.clone(), "this mask", why));
+        return Err(no_equal_phrase(mask.at.clone(), "this mask", why));
     }
     let first = |choice: u64| {
         free.iter().enumerate().fold(own, |sum, (n, bit)| sum + ((choice >> n) & 1) * bit)
@@ -487,7 +487,7 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
             let part = |text: &str| whole(&Word { text: text.to_owned(), at: value.at.clone() });
             let (set, mask) = (part(set)?, part(mask)?);
             if mask > 0xff || mask == 0 {
-                return Err(no_equal(
+                return Err(no_equal_phrase(
                     value.at.clone(),
                     "this mask",
                     "the flags are `0x01` to `0x80`: fin, syn, rst, psh, ack, urg, ece and cwr",
@@ -530,7 +530,7 @@ fn action(args: &mut Args<'_>, police: &mut Option<Police>) -> Result<Option<Tar
         _ => {}
     }
     let refused = || {
-        no_equal(
+        no_equal_phrase(
             action.at.clone(),
             "this action",
             "`mirred egress redirect dev NAME`, `drop`, `pass` and `police` can be imported",

@@ -8,7 +8,7 @@ use super::link::one_or_list;
 use super::qdisc::Qdisc;
 use super::tree::{Tree, both};
 use crate::amounts::{rate, size};
-use crate::args::no_equal;
+use crate::args::no_equal_phrase;
 use crate::draft::{Table, inline, key, quote};
 use falaj_scenario::Problem;
 
@@ -42,7 +42,11 @@ impl Direction<'_> {
         {
             let why = "packets that match no filter would bypass the disciplines above too: \
                        give them a class, `default MINOR`";
-            return Err(no_equal(node.at.clone(), "`htb` without `default` below another", why));
+            return Err(no_equal_phrase(
+                node.at.clone(),
+                "`htb` without `default` below another discipline",
+                why,
+            ));
         }
         let header = self.header.clone();
         let place = ClassPlace { header: &header, above: &["any".to_owned()], within: false };
@@ -112,7 +116,7 @@ impl Direction<'_> {
         if let Some((at, ..)) = tree.costs.as_ref().filter(|_| is_below) {
             let why = "a link has one overhead for all packets: give it to the discipline \
                        above all classes";
-            return Err(no_equal(at.clone(), "an overhead below a class", why));
+            return Err(no_equal_phrase(at.clone(), "an overhead below a class", why));
         }
         let is_below =
             |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
@@ -120,7 +124,7 @@ impl Direction<'_> {
             Some(stab) => {
                 let why = "a link has one overhead for all packets: give it to the discipline \
                            above all classes";
-                Err(no_equal(stab.at.clone(), "stab below a class", why))
+                Err(no_equal_phrase(stab.at.clone(), "`stab` below a class", why))
             }
             None => Ok(()),
         }
@@ -161,7 +165,7 @@ impl Direction<'_> {
             if !is_link(&child.what) {
                 let why = "it replaces the queue that `red` measures: give `red` \
                            alone a `limit`";
-                return Err(no_equal(child.at.clone(), "a queue below `red`", why));
+                return Err(no_equal_phrase(child.at.clone(), "a queue below `red`", why));
             }
             let what = "`red` measures the packets queued for the class; in tc also those in the discipline below it";
             self.notes.push(Problem::warning(child.at.clone(), what));
@@ -200,7 +204,11 @@ impl Direction<'_> {
         if let Some((managed, below)) = red.zip(Some(divided)) {
             if let Some(second) = below {
                 let why = "one discipline below `red` can be imported";
-                return Err(no_equal(second.at.clone(), "a second discipline below `red`", why));
+                return Err(no_equal_phrase(
+                    second.at.clone(),
+                    "a second discipline below `red`",
+                    why,
+                ));
             }
             self.ways.push(Way { rules: place.above.to_vec(), through, at });
             let queue = self.managed(managed);
@@ -235,7 +243,7 @@ impl Direction<'_> {
                 if let Some(framing) = &cake.framing {
                     let why = "a link has one overhead for all packets: give it to the discipline \
                                above all classes, as `stab`";
-                    return Err(no_equal(framing.at.clone(), "overhead of a class", why));
+                    return Err(no_equal_phrase(framing.at.clone(), "an overhead of a class", why));
                 }
                 self.by_connection(table, node, &cake.fair(true), place);
                 return Ok(());
@@ -245,9 +253,9 @@ impl Direction<'_> {
                 let mut tree = Tree::of(node, of, false)?;
                 self.no_costs_below(&tree, true)?;
                 if let Some(drop) = tree.drops.first() {
-                    let what = format!("a filter that drops {drop} below a class");
+                    let what = format!("a filter that drops `{drop}` below a class");
                     let why = "only filters of the discipline above all classes drop packets here";
-                    return Err(no_equal(node.at.clone(), &what, why));
+                    return Err(no_equal_phrase(node.at.clone(), &what, why));
                 }
                 if !tree.takes_all(place.above) && !tree.direct {
                     let what = "packets of the class above that match no filter are dropped in tc";
@@ -267,7 +275,11 @@ impl Direction<'_> {
                     let Some(ceil) = ceil else {
                         let why = "packets that match no filter bypass its classes, and it \
                                    has no rate of its own: give them a class, `default MINOR`";
-                        return Err(no_equal(node.at.clone(), "`htb` without `default`", why));
+                        return Err(no_equal_phrase(
+                            node.at.clone(),
+                            "`htb` without `default`",
+                            why,
+                        ));
                     };
                     let name = key(&format!("{:x}-direct", tree.major));
                     let header = format!("[{}.flow.{name}]", place.header);
@@ -304,7 +316,7 @@ impl Direction<'_> {
 fn third(inner: &Way) -> Problem {
     let why = "there is a link before a class above it already: write one for each, and a rule \
                that leads through all, `to = [\"first\", \"second\", \"third\"]`";
-    no_equal(inner.at.clone(), "this discipline below a class", why)
+    no_equal_phrase(inner.at.clone(), "this discipline below a class", why)
 }
 
 /// Returns true if the discipline has classes of its own.

@@ -3,10 +3,11 @@
 use super::aqm::{Fair, Keys, set};
 use super::attachment::stray;
 use crate::amounts::{rate, size, tc_rate, tc_size, tc_time, time, whole};
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal, no_equal_phrase};
 use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
 
 const WORDS: &[&str] = &[
     "limit",
@@ -75,7 +76,11 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             "bands" | "priomap" | "weights" => {
                 let why = "they are by priorities of sockets: `prio` or `ets` with filters has \
                            bands, and `fq` below each";
-                return Err(no_equal(word.at.clone(), &format!("{} of fq", word.text), why));
+                return Err(no_equal_phrase(
+                    word.at.clone(),
+                    &format!("{} of fq", quoted(&word.text)),
+                    why,
+                ));
             }
             _ => return Err(stray(word, "fq", WORDS)),
         }

@@ -10,7 +10,7 @@ use super::police;
 use super::qdisc::Qdisc;
 use super::tree::both;
 use crate::amounts::rate;
-use crate::args::no_equal;
+use crate::args::no_equal_phrase;
 use crate::draft::{Draft, Table, key, quote};
 use falaj_scenario::Problem;
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
             && all.len() > 1
         {
             let why = "rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately";
-            problems.push(no_equal(at, "a link for a part of the packets", why));
+            problems.push(no_equal_phrase(at, "a link for a part of the packets", why));
         }
         draft.tables.extend(rules(&device.name, ways));
     }
@@ -97,7 +97,7 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
             }
             false => {
                 let why = "write it above, or give it a class of its own";
-                no_equal(node.at.clone(), "a discipline in this place", why)
+                no_equal_phrase(node.at.clone(), "a discipline in this place", why)
             }
         }
     };

@@ -37,7 +37,7 @@ mod shown;
 mod stab;
 mod tree;
 
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal_phrase, unknown};
 use crate::lines::{self, Word};
 use crate::{Imported, finish, has_errors, timeline};
 use device::{Devices, Verb};
@@ -99,7 +99,7 @@ fn command(
             match flag.text.as_str() {
                 "-n" | "-net" | "-netns" => netns = Some(args.value("a namespace")?.text.clone()),
                 "-b" | "-batch" => {
-                    return Err(no_equal(
+                    return Err(no_equal_phrase(
                         flag.at.clone(),
                         "a file of further commands",
                         "import that file: its lines need no `tc` in front",

@@ -3,7 +3,7 @@
 use super::attachment::stray;
 use super::stab;
 use crate::amounts::{rate, tc_percent, tc_rate, tc_size, tc_time, time, whole};
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal, no_equal_phrase};
 use crate::draft::{inline, quote};
 use crate::lines::Word;
 use falaj_scenario::Problem;
@@ -241,7 +241,7 @@ fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
             (0, _) => {}
             (48, 5) => netem.keys.push(("cells", quote("atm"))),
             _ => {
-                return Err(no_equal(
+                return Err(no_equal_phrase(
                     cell.at.clone(),
                     "this size of cells",
                     "cells of ATM are `48 5`",

@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use crate::amounts::{rate, size, tc_rate, whole};
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal, no_equal_phrase};
 use crate::draft::{Table, inline, quote};
 use crate::lines::Word;
 use crate::tc::classes;
@@ -39,7 +39,7 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 if whole(value)? < LARGEST {
                     let why = "each packet that is longer exceeds the policer: match the length, \
                                by a rule of its own";
-                    return Err(no_equal(value.at.clone(), "an mtu below a frame", why));
+                    return Err(no_equal_phrase(value.at.clone(), "an `mtu` below a frame", why));
                 }
                 args.left_out(word, "no packet is longer");
             }
@@ -54,7 +54,7 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 let (over, within) = value.text.split_once('/').unwrap_or((&value.text, "pipe"));
                 if !["ok", "pass", "pipe"].contains(&within) {
                     let why = "packets that conform pass, `ok` or `pipe`";
-                    return Err(no_equal(value.at.clone(), "this action", why));
+                    return Err(no_equal_phrase(value.at.clone(), "this action", why));
                 }
                 exceed = Some((over, value));
             }
@@ -78,7 +78,7 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
         None => {
             let why = "without a word for packets that exceed, tc classifies them again: write \
                        `drop` or `conform-exceed drop`";
-            return Err(no_equal(police.at.clone(), "this policer", why));
+            return Err(no_equal_phrase(police.at.clone(), "this policer", why));
         }
     }
     let missing = |what: &str| Problem::error(police.at.clone(), format!("police needs {what}"));

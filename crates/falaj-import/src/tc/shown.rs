@@ -1,6 +1,6 @@
 //! The lines that `tc qdisc show` and `tc class show` print: the same options in another order.
 
-use crate::args::{Args, no_equal};
+use crate::args::{Args, no_equal_phrase};
 use crate::lines::Word;
 use falaj_scenario::Problem;
 
@@ -18,7 +18,7 @@ pub(super) fn command(
     }
     if object == "filter" || kind.text == "parent" {
         let why = "write the commands that made them, `tc filter add …`";
-        return Err(no_equal(words[0].at.clone(), "filters as `tc filter show` prints them", why));
+        return Err(no_equal_phrase(words[0].at.clone(), "the output of `tc filter show`", why));
     }
     if kind.text == "noqueue" {
         return Ok(Some(Vec::new()));

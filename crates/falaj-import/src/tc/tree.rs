@@ -7,7 +7,7 @@ use super::device::{Device, Node};
 use super::filter::{Filter, Target};
 use super::qdisc::{Class, Qdisc};
 use crate::amounts::{rate, size};
-use crate::args::no_equal;
+use crate::args::no_equal_phrase;
 use crate::draft::quote;
 use crate::first_match::{Sends, Takes, apart};
 use falaj_scenario::Problem;
@@ -140,7 +140,7 @@ impl Tree {
             Qdisc::Htb { rest, .. } => (self.kind, self.rest) = ("htb", *rest),
             Qdisc::Hfsc(rest) => (self.kind, self.rest) = ("hfsc", *rest),
             _ => {
-                return Err(no_equal(
+                return Err(no_equal_phrase(
                     node.at.clone(),
                     "this discipline below a class",
                     "a class has a queue",
@@ -199,7 +199,7 @@ impl Tree {
                         if !is_first {
                             let why = "a link has one overhead for all packets: give the same to \
                                        all classes, or give it to the `qdisc` as `stab`";
-                            return Err(no_equal(
+                            return Err(no_equal_phrase(
                                 class.at.clone(),
                                 "an overhead of one class",
                                 why,
@@ -297,7 +297,11 @@ impl Tree {
             }
             Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
                 let why = "a link has one rate: `ul rate R`, or `ul m2 R`";
-                return Err(no_equal(at, "an upper limit of two pieces above all classes", why));
+                return Err(no_equal_phrase(
+                    at,
+                    "an upper limit of two pieces above all classes",
+                    why,
+                ));
             }
             _ => {}
         }
@@ -448,11 +452,15 @@ impl Tree {
                 }
                 Target::Drop => {
                     let why = "only filters of the discipline itself drop packets here";
-                    return Err(no_equal(filter.at.clone(), "`action drop` of a class", why));
+                    return Err(no_equal_phrase(
+                        filter.at.clone(),
+                        "`action drop` of a class",
+                        why,
+                    ));
                 }
                 _ => {
                     let why = "send the packets to a class, `flowid CLASS`";
-                    return Err(no_equal(filter.at.clone(), "`pass` without a class", why));
+                    return Err(no_equal_phrase(filter.at.clone(), "`pass` without a class", why));
                 }
             };
             let Some(to) = class_of.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))

@@ -125,8 +125,7 @@ fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
                 && row.then.iter().all(|then| plain.differs(then).is_none())
             {
                 wrong.push(
-                    "on a link that does nothing packets fare alike: this row cannot fail"
-                        .to_owned(),
+                    "packets behave the same on a plain link: this row cannot fail".to_owned(),
                 );
             }
         }

@@ -91,7 +91,10 @@ fn scripts_of_tc() {
             "tc qdisc add dev eth0 root handle 1: hfsc default 20\ntc class add dev eth0 parent 1:5 classid 1:20 hfsc ls rate 1mbit",
             "there is no class 1:5",
         ),
-        (&htb.replace("default 10", "default 10 r2q 0"), "`r2q` must not be zero"),
+        (
+            &htb.replace("default 10", "default 10 r2q 0"),
+            "`r2q` must be above zero: rates are divided by it",
+        ),
         (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
         (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
         (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),
@@ -125,22 +128,22 @@ fn scripts_of_tc() {
         ),
         (&police("rate 1mbit drop"), "police needs a `burst`"),
         (&police("burst 10k drop"), "police needs a `rate`"),
-        (&police("rate 1mbit burst 10k"), "`this policer` has no equivalent here"),
+        (&police("rate 1mbit burst 10k"), "this policer has no equivalent here"),
         (&police("rate 1mbit burst 10k continue"), "`continue` has no equivalent here"),
         (
             &police("rate 1mbit burst 10k conform-exceed drop/drop"),
-            "`this action` has no equivalent here",
+            "this action has no equivalent here",
         ),
         (
             &police("rate 1mbit burst 10k mtu 1000 drop"),
-            "`an mtu below a frame` has no equivalent here",
+            "an `mtu` below a frame has no equivalent here",
         ),
         (
             &format!(
                 "{prio}tc qdisc add dev eth0 parent 1:1 handle 2: prio\n\
                  tc filter add dev eth0 parent 2: basic police rate 1mbit burst 9k drop classid 2:1"
             ),
-            "`a policer of a class` has no equivalent here",
+            "a policer of a class has no equivalent here",
         ),
     ] {
         let errors = tc(text, "tc.sh", &Host::default())
@@ -232,7 +235,7 @@ fn scripts_of_ipfw() {
 #[test]
 fn commands_of_netconfig() {
     for (text, title) in [
-        ("config client 80 90 IN delay 100ms", "`90` is one too many"),
+        ("config client 80 90 IN delay 100ms", "`90` is a second list of ports"),
         ("config client IN delay 100ms", "the ports are missing"),
         ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is given twice"),
         ("config client 80", "`config` has no parameters"),

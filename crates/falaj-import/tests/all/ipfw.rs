@@ -731,7 +731,7 @@ fn rules_look_at_what_ipfw_looks_at() {
     becomes(
         "ipfw add pipe 1 ip from any to any out via em0\nipfw add pipe 1 ip from any to any in via em1\nipfw pipe 1 config delay 1",
         expect![[r#"
-            error: `in beside out` has no equivalent here
+            error: `in` beside `out` has no equivalent here
              --> ipfw.sh:2:1
               |
             2 | ipfw add pipe 1 ip from any to any in via em1
@@ -787,7 +787,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: falaj does not answer on behalf of the other end: `deny` drops
 
-            error: `a set of last bytes` has no equivalent here
+            error: a set of last bytes has no equivalent here
              --> ipfw.sh:4:31
               |
             4 | ipfw add count ip from any to 1.2.3.0/24{1,7}
@@ -795,7 +795,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: write the addresses separately, as a list or as prefixes
 
-            error: `this mask` has no equivalent here
+            error: this mask has no equivalent here
              --> ipfw.sh:5:31
               |
             5 | ipfw add count ip from any to 1.2.3.4:255.0.255.0
@@ -803,7 +803,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: a mask has ones and then zeros, such as `:255.255.0.0`
 
-            error: `a block with these` has no equivalent here
+            error: a block with directions or interfaces has no equivalent here
              --> ipfw.sh:6:37
               |
             6 | ipfw add count ip from any to any { in or out }
@@ -811,7 +811,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: directions and interfaces hold for a whole rule: write two rules
 
-            error: `this choice of interfaces` has no equivalent here
+            error: this choice of interfaces has no equivalent here
              --> ipfw.sh:7:39
               |
             7 | ipfw add count ip from any to any via em*
@@ -839,7 +839,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
          ipfw pipe 1 config mask src-ip 0x1ff00ff00\n\
          ipfw pipe 2 config dre 1\n",
         expect![[r#"
-            error: `a device as the clock of a pipe` has no equivalent here
+            error: a device as the clock of a pipe has no equivalent here
              --> ipfw.sh:1:23
               |
             1 | ipfw pipe 1 config bw tun0
@@ -885,7 +885,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: rules match packets, not connections
 
-            error: `this mask` has no equivalent here
+            error: this mask has no equivalent here
              --> ipfw.sh:7:32
               |
             7 | ipfw pipe 1 config mask src-ip 0x1ff00ff00
@@ -1493,7 +1493,7 @@ fn what_stands_where_it_cannot_says_so() {
             2 | ipfw queue 1 config pipe 1 bw 1Mbit/s
               |                            ^^
 
-            error: `plr of a queue` has no equivalent here
+            error: `plr` of a queue has no equivalent here
              --> ipfw.sh:3:28
               |
             3 | ipfw queue 1 config pipe 1 plr 0.1
@@ -1507,7 +1507,7 @@ fn what_stands_where_it_cannot_says_so() {
             4 | ipfw pipe 1 config pipe 2
               |                    ^^^^
 
-            error: `a scheduler for a pipe of another number` has no equivalent here
+            error: a scheduler for a pipe of another number has no equivalent here
              --> ipfw.sh:5:26
               |
             5 | ipfw sched 1 config pipe 2 type rr

@@ -266,7 +266,7 @@ fn token_buckets_and_their_classes() {
          tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid \
          1:20",
         expect![[r##"
-            # note: 7: as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet that waits longest is dropped
+            # note: 7: as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet at the head of the longest queue is dropped
             # note: 7: `perturb` was left out: the hash has a secret key, and connections keep their queues
             # packets that eth0 sends go up
             [link.eth0]
@@ -469,7 +469,7 @@ fn queues_that_are_kept_short() {
             1 | tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive
               |                                                     ^^^^^^^^
               |
-              = help: the probability is the configured one; `codel` and `pie` find theirs by themselves
+              = help: the probability is the configured one; `pie` adapts its probability, and `codel` needs none
 
             error: red needs an `avpkt`
              --> tc.sh:2:1
@@ -501,7 +501,7 @@ fn queues_that_are_kept_short() {
               |
               = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
 
-            error: `weights of fq` has no equivalent here
+            error: `weights` of fq has no equivalent here
              --> tc.sh:6:28
               |
             6 | tc qdisc add dev a root fq weights 5 3 1
@@ -509,7 +509,7 @@ fn queues_that_are_kept_short() {
               |
               = help: they are by priorities of sockets: `prio` or `ets` with filters has bands, and `fq` below each
 
-            error: `depth of sfq` has no equivalent here
+            error: `depth` of sfq has no equivalent here
              --> tc.sh:7:29
               |
             7 | tc qdisc add dev a root sfq depth 10
@@ -1155,7 +1155,7 @@ fn no_discipline_vanishes() {
         "tc qdisc add dev f root handle 1: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
          tc qdisc add dev f parent 1: netem delay 3ms",
         expect![[r#"
-            error: `a discipline below `red`` has no equivalent here
+            error: a discipline below `red` has no equivalent here
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev f parent 1: netem delay 3ms
@@ -1248,7 +1248,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          $TC qdisc add dev e root netem delay 1ms\n\
          tc -b more.txt",
         expect![[r#"
-            error: `filters as `tc filter show` prints them` has no equivalent here
+            error: the output of `tc filter show` has no equivalent here
              --> tc.sh:1:1
               |
             1 | filter parent 1: protocol ip pref 1 u32 chain 0
@@ -1264,7 +1264,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
               |
               = help: `falaj import` runs such a script in a sandbox, unless `--no-run` forbids it
 
-            error: `a file of further commands` has no equivalent here
+            error: a file of further commands has no equivalent here
              --> tc.sh:3:4
               |
             3 | tc -b more.txt
@@ -1444,7 +1444,7 @@ fn fq_and_cake_become_disciplines() {
          tc class add dev eth0 parent 1: classid 1:10 htb rate 60mbit\n\
          tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8\n",
         expect![[r#"
-            error: `overhead of a class` has no equivalent here
+            error: an overhead of a class has no equivalent here
              --> tc.sh:3:57
               |
             3 | tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8
@@ -1783,7 +1783,7 @@ fn what_packets_cost() {
               |
               = help: one of `ethernet`, `atm`, `adsl`
 
-            error: `stab of a class` has no equivalent here
+            error: `stab` of a class has no equivalent here
              --> tc.sh:3:42
               |
             3 | tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit
@@ -1794,7 +1794,7 @@ fn what_packets_cost() {
     becomes(
         "tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4",
         expect![[r#"
-            error: `a second overhead` has no equivalent here
+            error: a second overhead has no equivalent here
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4
@@ -2087,7 +2087,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            error: `a link for a part of the packets` has no equivalent here
+            error: a link for a part of the packets has no equivalent here
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
@@ -2101,7 +2101,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
          tc qdisc add dev e parent 2: handle 3: prio\ntc qdisc add dev e parent 3:2 netem delay 5ms\n\
          tc filter add dev e parent 3: matchall flowid 3:2",
         expect![[r#"
-            error: `this discipline below a class` has no equivalent here
+            error: this discipline below a class has no equivalent here
              --> tc.sh:5:1
               |
             5 | tc qdisc add dev e parent 3:2 netem delay 5ms

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct InterfaceName {
     /// The interface.
     pub interface: String,
-    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is the
+    /// A name under `/run/netns`, or the ID of a process in that namespace; `None` is the
     /// caller's namespace.
     pub namespace: Option<String>,
 }
@@ -29,9 +29,7 @@ impl FromStr for InterfaceName {
             return Err("write an interface's name, such as `eth0`".into());
         }
         if namespace.is_some_and(name_is_wrong) {
-            return Err(
-                "write `IF@NETNS`: a name under /run/netns, or the number of a process".into()
-            );
+            return Err("write `IF@NETNS`: a name under /run/netns, or the ID of a process".into());
         }
         Ok(InterfaceName {
             interface: interface.to_owned(),

@@ -98,7 +98,7 @@ pub(crate) struct SidePlan {
     pub(crate) variables: Vec<(String, Variable)>,
     /// The content of `/etc/hosts`; `None`: unchanged.
     pub(crate) names: Option<String>,
-    /// The side's network namespace: its name, or the number of a process in it; `None`: a
+    /// The side's network namespace: its name, or the ID of a process in it; `None`: a
     /// namespace of its own.
     pub(crate) namespace: Option<String>,
     /// Ports of the host that the near side reaches at its own loopback addresses. The near side

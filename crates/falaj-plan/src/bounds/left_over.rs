@@ -14,8 +14,9 @@
 //! link begin to serve packets that are due up to this packet's deadline without a pause. The
 //! packet comes `x` after that. Packets of flow `j` that are served before it came by `x + d -
 //! d_j`, where `d` is the flow's own time. So the packet has left when `C t` reaches the sum of all
-//! `a_j(x + d - d_j)` and `once`, a packet of a later deadline that was on the wire (Liebeherr,
-//! Wrege and Ferrari, "Exact admission control for networks with a bounded delay service", 1996).
+//! `a_j(x + d - d_j)` and `once`, a packet of a later deadline that was on the wire. The source is
+//! Liebeherr, Wrege and Ferrari, "Exact admission control for networks with a bounded delay
+//! service" (1996).
 
 use super::envelope::Envelope;
 use super::served::Served;

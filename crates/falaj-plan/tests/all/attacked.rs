@@ -122,8 +122,9 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
 fn short_deadlines_wait_for_no_more_than_what_is_due_before_them() {
     let text = alike("edf", &["deadline = \"1ms\"", "deadline = \"5ms\"", "deadline = \"9ms\""]);
     let (bounds, witness) = attack(&text, 20_000);
-    // At 10 Mbit/s, or 0.8 us a byte: a packet of 1500 B and the flow's own burst; the same, and
-    // the burst of the first flow with the 32 B of 4 ms more; all bursts with 32 B and 64 B more.
+    // At 10 Mbit/s a byte takes 0.8 us. The first flow waits for a packet of 1500 B and its own
+    // burst; the second also for the first flow's burst, with the 32 B of 4 ms more. The third
+    // waits for all bursts, with 32 B and 64 B more.
     let by_hand = [1_500 + 3_000, 1_500 + 3_000 + 3_032, 3_000 + 3_032 + 3_064];
     assert_eq!(bounds, by_hand.map(|bytes: u64| Some(Span(800 * bytes))));
     assert!(witness.ratio > 0.9, "{witness:?} of {bounds:?}");

@@ -45,7 +45,7 @@ pub(crate) struct Known {
     pub(crate) layer: [bool; 2],
 }
 
-/// A link's name in a header that is probably a misspelling of another link's name.
+/// A `[link.NAME]` whose NAME probably misspells another link's name.
 pub(crate) struct Slip<'a> {
     pub(crate) name: &'a str,
     meant: &'a str,
@@ -84,9 +84,9 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
         .collect()
 }
 
-/// Reads `[link.NAME]`. If the name of a table within the link is misspelt, missing keys are not
-/// reported, and the names of the flows are unknown. Files are named relative to `beside`, the
-/// scenario's directory.
+/// Reads `[link.NAME]`. If another header probably misspells this link's name (`slips`), some of
+/// the link's tables are there. Then missing keys are not reported, and the names of its flows are
+/// unknown. Files are named relative to `beside`, the scenario's directory.
 pub(crate) fn link<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -136,7 +136,7 @@ pub(crate) fn link<'a>(
         let (tables, others) = (both[n], both[1 - n]);
         let flows = flow_table(tables);
         // If both directions share the flows, keys of the other direction's discipline are no
-        // error. If a discipline is unknown, no key is an error.
+        // error. If either direction's discipline is unknown, no discipline's key is an error.
         let shared = match (&flows, &flow_table(others)) {
             (FlowTable::Given(a), FlowTable::Given(b)) => std::ptr::eq(*a, *b),
             _ => false,
@@ -174,7 +174,8 @@ pub(crate) fn link<'a>(
     Known { name: name.to_owned(), link, flows: names, guaranteed, layer }
 }
 
-/// The keys that a preset sets for a direction. Their place is the value of `preset`.
+/// The keys that a preset sets for a direction. Errors in them point at the value of
+/// `preset`.
 fn preset<'a>(way: &str, table: Option<&Fields<'a>>) -> Vec<Fields<'a>> {
     let Some(field) = table.and_then(|t| t.field("preset")) else { return Vec::new() };
     let Some(Datum::Value(Value::Choice(name))) = field.datum else { return Vec::new() };

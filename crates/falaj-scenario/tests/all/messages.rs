@@ -1820,7 +1820,7 @@ fn what_is_no_size() {
         r#"mtu = "1.5M"
 "#,
         expect![[r#"
-            error: `mtu`: `1.5M` has an incomplete unit
+            error: `mtu`: `1.5M` has a prefix without a unit
              --> a.toml:3:7
               |
             3 | mtu = "1.5M"
@@ -1884,7 +1884,7 @@ match = "any"
 queue = "2M"
 "#,
         expect![[r#"
-            error: `queue`: `2M` has an incomplete unit
+            error: `queue`: `2M` has a prefix without a unit
              --> a.toml:5:9
               |
             5 | queue = "2M"

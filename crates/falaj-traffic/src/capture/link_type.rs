@@ -49,8 +49,8 @@ impl LinkType {
     }
 
     /// Writes a packet, whose length on its link was `length`, into `frame` as an Ethernet frame.
-    /// Returns the frame's length if no bytes had been cut off, or `None` if the packet is an
-    /// Ethernet frame already.
+    /// Returns the length that the frame had before the capture truncated it; `None` if the packet
+    /// is an Ethernet frame already.
     pub(super) fn frame(self, data: &[u8], length: u32, frame: &mut Vec<u8>) -> Option<u32> {
         if self == LinkType::Ethernet {
             return None;

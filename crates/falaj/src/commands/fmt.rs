@@ -33,8 +33,8 @@ fn after_help() -> String {
     let rules: String = falaj_scenario::RULES.iter().map(|rule| format!("  - {rule}\n")).collect();
     format!(
         "The layout:\n{rules}\n\
-         Exit status: 0; 1 with --check if a file has another layout; 2 if a file is not TOML, and is\n\
-         left as it is, or cannot be read or written.\n\n\
+         Exit status: 0; 1 with --check if a file has another layout; 2 if a file cannot be read or\n\
+         written, or is not TOML (it is left unchanged).\n\n\
          Examples:\n  falaj fmt examples/*.toml\n  falaj fmt --check examples/*.toml\n  falaj fmt --upgrade *.toml\n  falaj fmt - < uplink.toml"
     )
 }

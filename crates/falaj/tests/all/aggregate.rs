@@ -51,7 +51,7 @@ fn a_delay_has_a_size_and_a_timeout() {
             && number(&best["timeout_ns"]) > number(&best["fill_ns"]),
         "{json}"
     );
-    // A batch holds about half of the packets that arrive within 340 us.
+    // `batches_per_s` counts both directions, so the ratio is half the packets of a batch.
     assert!((20.0..80.0).contains(&(200e3 / number(&best["batches_per_s"]))), "{json}");
     assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
     let never = plan("--rate 20k --per-batch 15us --delay 20us --any-timeout");
@@ -148,7 +148,7 @@ fn nonsense_says_which_bound_it_breaks() {
         (
             format!("{good} --service pareto"),
             2,
-            "unknown distribution: exponential, deterministic, or erlang:N",
+            "unknown distribution; it is one of exponential, deterministic, erlang:N",
         ),
         (format!("{good} --service erlang:0"), 2, "1 to 1000 steps"),
         ("--per-batch 1us --guest 1k,size=0".into(), 2, "the size of a --guest is 0"),

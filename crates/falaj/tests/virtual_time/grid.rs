@@ -8,7 +8,8 @@
 //! equally right. One processor sends and forwards all packets, and each reading of the clock lets
 //! 256 ns pass: packets due together leave one after the other.
 //!
-//! One random scenario is tested for each discipline; `make grid` tests twenty (FALAJ_GRID).
+//! For each discipline, one random scenario with each of two kinds of load is tested; `make grid`
+//! tests twenty with each (FALAJ_GRID).
 
 use crate::{Ran, directory, falaj, script, this, trial};
 use falaj_engine::DropReason;
@@ -309,8 +310,8 @@ impl Compared {
     }
 }
 
-/// Returns, for each flow, the largest lateness of packets that other packets due at about the same
-/// time can cause.
+/// Returns, for each flow, the distribution of the lateness that other packets due at about the
+/// same time can cause.
 fn held_up(due: impl Iterator<Item = (Time, usize)>, flows: usize) -> Vec<Meter> {
     let mut due: Vec<_> = due.collect();
     due.sort_unstable();

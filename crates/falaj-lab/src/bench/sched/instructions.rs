@@ -28,7 +28,7 @@ fn cases(args: &Args) -> Result<Vec<LoadCase>> {
 pub(super) fn counted(args: &Args) -> Result<ExitCode> {
     for case in cases(args)? {
         for what in args.whats()? {
-            // Flows that a discipline refuses are left out.
+            // A case is skipped if the discipline refuses its flows.
             let counted = case.run().with(&what, |turn| {
                 turn(1);
                 let pairs = |length| if length == Length::Short { PAIRS } else { 3 * PAIRS };
@@ -63,7 +63,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(exit) = reported(&counts, "discipline", args.json, args.check.as_ref())? {
         return Ok(exit);
     }
-    say!("instructions for each packet enqueued and dequeued (net of `none`)");
+    say!("instructions per packet enqueued and dequeued (in parentheses: less those of `none`)");
     let loads: Vec<String> = cases(args)?.iter().map(load).collect();
     let header: Vec<&str> = std::iter::once("").chain(loads.iter().map(String::as_str)).collect();
     let none = counts.get("none");

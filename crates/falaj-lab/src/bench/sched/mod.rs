@@ -43,8 +43,9 @@ pub struct Args {
     /// Print the available loads and disciplines.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas [default: all]. `none` is always included. Any other name
-    /// with a `/` is a plug-in's library, whose flows get `weight` and `quantum`.
+    /// Disciplines, separated by commas, or regimes that `--list` prints, such as `hfsc/real-time`
+    /// [default: all]. `none` is always included. Any other name with a `/` is the path of a
+    /// plug-in's library, whose flows get `weight` and `quantum`.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
     /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given
@@ -64,7 +65,8 @@ pub struct Args {
     /// Pairs of enqueue and dequeue for each figure, rounded up to whole fillings and drainings.
     #[arg(short, default_value = "1M", value_name = "PAIRS")]
     n: Number,
-    /// Runs for each figure, all disciplines in turn; the minimum and the median are reported.
+    /// Runs for each figure, all disciplines in turn; the table shows the median, `--json` also the
+    /// minimum.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Also measure each discipline in a pipe of an engine, as `KIND/engine`.
@@ -81,7 +83,8 @@ pub struct Args {
     /// Count instructions instead of time; needs valgrind.
     #[arg(long)]
     instructions: bool,
-    /// Compare the instructions with those in this file, by compiler; 5 % more are allowed.
+    /// Compare the instructions with those that this file has for the same compiler; 5 % more are
+    /// allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
     /// Plot the times over the number of flows, as `*.svg`, `*.png` or `*.pdf`.
@@ -236,7 +239,7 @@ impl LoadCase {
     fn swing(&self) -> String {
         format!("{}..{}", self.qmin, self.qmax)
     }
-    /// The number of flows, if all are equal and of weight 1.
+    /// The number of flows, if all are equal, with weight 1 and packets of 1000 B.
     fn equal_flows(&self) -> Option<u32> {
         match self.flowsets.sets[..] {
             [set] if set.weight == 1 && set.bytes == 1000 => Some(set.flows),
@@ -485,7 +488,10 @@ fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
             }));
             cells
         };
-        say!("\n{swing} packets (net of `none`)\n{}", text::table(&header, (first..end).map(line)));
+        say!(
+            "\n{swing} packets (in parentheses: net of `none`)\n{}",
+            text::table(&header, (first..end).map(line))
+        );
         first = end;
     }
     for row in rows {

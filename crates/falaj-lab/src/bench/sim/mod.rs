@@ -50,7 +50,8 @@ pub struct Args {
     /// Count instructions per packet instead of time, for cases with few flows; needs valgrind.
     #[arg(long, conflicts_with = "scenario")]
     instructions: bool,
-    /// Compare the instructions with those in this file, by compiler; 5 % more are allowed.
+    /// Compare the instructions with those that this file has for the same compiler; 5 % more are
+    /// allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
     /// Print JSON.

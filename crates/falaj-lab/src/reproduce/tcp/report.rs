@@ -19,14 +19,16 @@ const SETTING: &str = "\
     \"tcp\"`. The first connection is alone at first: its goodput, the delay of its packets at the \
     link (last bit in to last bit out) and its loss there are counted then, after slow start. \
     Convergence is the time from the start of the second connection until both share fairly \
-    (Jain's index of 0.95 or more in three parts of time in a row). Segments leave one by one, \
-    1,514 bytes each, without segmentation offload. A cell lasts for several periods between two \
-    reductions of the window, and for at least 40 round trips.";
+    (Jain's index of 0.95 or more in three successive intervals, each 1/24 of the time with two \
+    connections). Segments leave one by one, 1,514 bytes each, without segmentation offload. A \
+    cell lasts for several periods between two reductions of the window, and for at least 40 \
+    round trips.";
 const SEEDS: &str = "\
     The simulation's numbers are the mean of eight runs, by the seeds 1 to 8. Where packets are \
     lost at random, the kernel's are the mean of three runs, by the seeds 1 to 3, and both sides \
     differ by chance: values further apart than the tolerance are within chance if Student's t of \
-    the means is within 95 %. Otherwise the kernel has one run.";
+    the means is within 95 %. Otherwise the kernel has one run. Of several runs, the convergence \
+    is that of the run with the median convergence.";
 const HEADER: [&str; 17] = [
     "control",
     "Mbit/s",

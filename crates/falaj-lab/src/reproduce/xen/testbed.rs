@@ -7,7 +7,7 @@ use falaj_sched::units::time::Span;
 use falaj_terminal::file;
 use std::fmt::Write;
 
-/// Bytes of a packet, and of its payload: datagrams of 1500 B, as `iperf` counts them.
+/// Bytes of an IP packet, and of its UDP payload; the goodput of `iperf` counts the payload.
 pub(super) const PACKET: u32 = 1_500;
 pub(super) const PAYLOAD: u32 = PACKET - 28;
 /// Names of the adapters.

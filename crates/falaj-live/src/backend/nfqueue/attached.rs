@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// The interfaces of a network namespace to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A name under `/run/netns` or the number of a process; `None`: this namespace.
+    /// A name under `/run/netns` or the ID of a process; `None`: this namespace.
     pub namespace: Option<String>,
     /// The interface; `None`: all but the loopback interface.
     pub interface: Option<String>,

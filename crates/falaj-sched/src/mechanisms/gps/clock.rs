@@ -106,8 +106,9 @@ impl Gps {
     }
 
     /// Removes a dropped packet of `f`: its bytes are subtracted from the end of the flow's work.
-    /// If a part of them was already served, the packet that replaces the dropped one needs this
-    /// part less. Without a replacement, this part counts as work done for all flows.
+    /// A part of them may have been served already. After a drop that made room, the flow's next
+    /// arriving packets need this part less (`owed`). After a drop that the discipline decided
+    /// ([`DropCause::Decided`]), this part counts as work done for all flows.
     pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: DropCause) {
         let length = self.length(f, bytes);
         let left = self.finish(f).saturating_sub(self.now);

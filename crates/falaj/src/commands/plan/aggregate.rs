@@ -185,7 +185,7 @@ fn shape(text: &str) -> Result<Shape, String> {
             Some(Ok(steps)) if (1..=1000).contains(&steps) => Ok(Shape::Erlang(steps)),
             Some(_) => Err("an Erlang service has 1 to 1000 steps: erlang:4".into()),
             None => Err(
-                "unknown distribution: exponential, deterministic, or erlang:N such as erlang:4"
+                "unknown distribution; it is one of exponential, deterministic, erlang:N such as erlang:4"
                     .into(),
             ),
         },

@@ -76,7 +76,7 @@ fn plans_of_batches_that_cannot_be() {
     }
     plan(
         "1k --service normal",
-        "unknown distribution: exponential, deterministic, or erlang:N such as erlang:4",
+        "unknown distribution; it is one of exponential, deterministic, erlang:N such as erlang:4",
     );
     plan("1k --vms 0", "--vms is 0; it must be 1 or more");
     plan("1k --size 0", "--size is 0; a batch holds 1 packet or more");

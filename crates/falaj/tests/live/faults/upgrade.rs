@@ -97,7 +97,7 @@ fn service_of([uplink, a, b]: [&str; 3]) -> LoggedService {
 fn keeper(told: &LoggedService, name: &str) -> u32 {
     let processes = &told.service.get("/v1").json()["processes"];
     let process = processes[name].as_u64().expect("it is in a namespace");
-    u32::try_from(process).expect("the number of a process")
+    u32::try_from(process).expect("the ID of a process")
 }
 
 /// Upgrades in existing namespaces, and in those that the service creates, which are gone with the
