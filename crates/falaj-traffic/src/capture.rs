@@ -270,7 +270,7 @@ mod tests {
         let length = good.len() as u64;
         assert!(of_at_most(&good[..], length).is_ok());
         let said = of_at_most(&good[..], length - 1).expect_err("a byte too many").to_string();
-        assert!(said.contains("more than 4 GiB") && said.contains("editcap -r"), "{said}");
+        assert!(said.contains("larger than 4 GiB") && said.contains("editcap -r"), "{said}");
         let mut bad = good.clone();
         bad[begin + 4..begin + 8].copy_from_slice(&13_u32.to_be_bytes());
         let broken =

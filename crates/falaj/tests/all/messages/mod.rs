@@ -299,7 +299,7 @@ fn links_that_are_not_found() {
     );
     let ran = ran_at(&empty, &["top"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("`falaj serve FILE` starts a service"),
+        ran.status == Some(2) && ran.err.contains("start a service by `falaj serve FILE`"),
         "{ran:?}"
     );
 
