@@ -174,13 +174,13 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByRole("heading", { name: "wild sends" }).waitFor();
     const slider = page.getByRole("slider", { name: "Weight" });
     await slider.press("End");
-    await page.getByText("that does not fit").waitFor();
+    await page.getByText("not all requirements can be guaranteed").waitFor();
     await page.getByText(/calm needs/).waitFor();
     await page.getByText(/would fit/).first().waitFor();
     await picture(page, "refused");
     // The check changed nothing; a refused change is not made either.
     await page.getByRole("button", { name: "Apply" }).click();
-    await page.getByText("that does not fit").waitFor();
+    await page.getByText("not all requirements can be guaranteed").waitFor();
     expect(await service.scenario()).toBe(THREE);
     await page.getByRole("button", { name: "Reset" }).click();
     expect(await slider.inputValue()).toBe("1");
