@@ -184,7 +184,7 @@ impl Bbr {
         if let BbrState::ProbeRtt(until) = self.state {
             match until {
                 None if in_flight <= MIN_WINDOW => {
-                    self.state = BbrState::ProbeRtt(Some(acked.now + PROBE_RTT_TIME))
+                    self.state = BbrState::ProbeRtt(Some(acked.now + PROBE_RTT_TIME));
                 }
                 Some(until) if acked.now >= until => {
                     self.shortest = self.shortest.map(|(trip, _)| (trip, acked.now));

@@ -2450,7 +2450,7 @@ fn socket(users: &Users) {
     assert!(run.wait().expect("it ends").success());
     assert!(!path.exists());
     let ran = falaj(&["show", "--control", at]);
-    assert!(ran.status == Some(2) && ran.err.contains("nothing listens there"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("no process listens at this socket"), "{ran:?}");
 }
 
 fn tapless(_: &Users) {

@@ -637,7 +637,7 @@ fn top() {
         alone.env("XDG_RUNTIME_DIR", directory().join("nothing-runs-here")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.code() == Some(2) && said.contains("`falaj serve FILE` starts a service"),
+        output.status.code() == Some(2) && said.contains("start a service by `falaj serve FILE`"),
         "{said}"
     );
 }
