@@ -21,7 +21,8 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tower_layer::Layer;
 
-/// Time limit of the TLS handshake, and of an anonymous connection after it.
+/// Time limit of the TLS handshake, and of an anonymous connection after it. A request in progress
+/// at that limit has the same time once more.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that reads nothing of a response or of events for this time is disconnected.
 const UNREAD: Duration = Duration::from_secs(30);

@@ -17,7 +17,8 @@ pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
 /// Returns the keys of an adapter's flow as settings; null removes a key.
 ///
 /// # Errors
-/// There is no key, or a key is not valid in any scenario.
+/// The name is not a valid name of a flow, there is no key, a key is not valid in any scenario, or
+/// there is a null or an invalid key within a value.
 pub(super) fn sets(
     link: &str,
     name: &str,

@@ -13,8 +13,9 @@
 //! `manager` sends notifications to a service manager.
 //!
 //! **The guarantee watch.** Each second `watch` compares the guarantees with the measurements;
-//! `breaches` logs and stores violations, `model` defines the JSON of all these data, and
-//! `published` has the last sample and the changes since then.
+//! `breaches` logs and stores violations, `history` stores the last hour of each flow, `model`
+//! defines the JSON of all these data, and `published` has the last sample and the changes since
+//! then.
 //!
 //! **The API.** `api` answers over HTTP; `keys` turns the body of a request into settings;
 //! `connections` limits the number and the duration of connections; `tls` and `secret` have the

@@ -174,7 +174,8 @@ impl Predecessor {
         Ok(Predecessor { stream, pid, text, control, zero, sockets: Some(sockets), ports })
     }
 
-    /// Takes over the service's packets. After this the old process has ended.
+    /// Takes over the service's packets, and returns the names of its paused adapters. After this
+    /// the old process ends.
     ///
     /// # Errors
     /// The takeover failed; the running service continues.

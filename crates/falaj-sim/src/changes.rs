@@ -82,8 +82,8 @@ impl LateDeparture {
     }
 }
 
-/// The packets on the wire at the next change, which may change their times. Packets behind them in
-/// their pipe are held as well, so that the order stays the same.
+/// The packets on the wire at the next change: that change may alter their times. Packets behind
+/// them in their pipe are held as well, so that the order stays the same.
 pub(crate) struct HeldDepartures {
     /// Instant of the next change.
     until: Time,

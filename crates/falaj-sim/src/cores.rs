@@ -12,7 +12,7 @@ pub fn all() -> usize {
 /// Runs the tasks with these numbers on all cores, as [`on`] does.
 ///
 /// # Errors
-/// The error of a task; tasks that are running end first.
+/// Those of [`on`].
 pub fn on_all<T, E: Send>(
     numbers: Range<usize>,
     stop: &AtomicBool,
@@ -27,7 +27,8 @@ pub fn on_all<T, E: Send>(
 /// the running time.
 ///
 /// # Errors
-/// The error of a task; tasks that are running end first.
+/// The error of a task. The core of that task begins no further one; the other cores go on, and the
+/// function returns when they have ended.
 pub fn on<T, E: Send>(
     cores: usize,
     numbers: Range<usize>,

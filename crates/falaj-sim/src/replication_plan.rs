@@ -53,7 +53,7 @@ pub enum WarmUpMethod {
     Found {
         /// The number of pilot replications.
         replications: usize,
-        /// Flows that are not in steady state until the end, each with the warm-up that MSER-5
+        /// Flows that reach no steady state within the run, each with the warm-up that MSER-5
         /// would choose. That is more than half of the run, so no warm-up is cut for these flows.
         late: Vec<(PipeId, FlowId, Span)>,
         /// Flows with too few packets to find a warm-up.

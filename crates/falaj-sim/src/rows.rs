@@ -62,7 +62,7 @@ pub struct Column {
     pub of: fn(&Row) -> Option<f64>,
 }
 
-/// All columns, in the order of the fields of [`Row`].
+/// All columns, in the order of the fields of [`Row`]; `loss` follows the numbers of packets.
 pub const COLUMNS: [Column; 19] = [
     Column { name: "offered", of: |r| Some(r.offered as f64) },
     Column { name: "delivered", of: |r| Some(r.delivered as f64) },

@@ -66,8 +66,8 @@ pub fn tell(diagnostics: &Diagnostics) {
     }
 }
 
-/// Makes room for the marks of live senders in recorded packets, and prints a note about packets
-/// that become longer.
+/// Makes room in recorded packets for the data by which a live sender identifies its datagrams, and
+/// prints a note about packets that become longer for it.
 pub fn make_room_for_marks(scenario: &mut Scenario) {
     for raised in scenario.make_room_for_marks() {
         note!(

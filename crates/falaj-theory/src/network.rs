@@ -1,6 +1,6 @@
 //! Networks of servers: end-to-end bounds.
 //!
-//! | method | task |
+//! | method | how it finds a bound |
 //! |---|---|
 //! | total | all flows of a server count as one flow, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
 //! | linear | a linear program looks for the worst packet (Bouillard 2022); for small networks |

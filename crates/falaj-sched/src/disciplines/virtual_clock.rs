@@ -5,9 +5,9 @@
 //! packet's time at the flow's rate `r`: `aux = max(now, aux) + L/r`. The packet with the smallest
 //! reading goes first.
 //!
-//! Packets are stamped at their arrival. If a packet waits beyond its reading, the flow's next
-//! packet starts at its own arrival time, not at that reading. A dropped packet does not advance
-//! the clock.
+//! Packets are stamped at their arrival. If a packet still waits when its reading has passed, and
+//! the flow's next packet arrives then, that one starts at its own arrival time, not at the earlier
+//! reading. A dropped packet does not advance the clock.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -300,9 +300,10 @@ mod tests {
         assert_eq!(departures_together(&shares, Wfq::new, &all), clocks);
     }
 
-    /// If a packet waits beyond its reading, the next one starts at its own arrival time. A1 has
-    /// the reading 1 + 4 = 5 and waits until 10. A2 has the reading 9 + 4 = 13, after C1's 2 + 10 =
-    /// 12. If A2 were tagged only when it became the head, its reading would follow A1's and be 9.
+    /// A packet that arrives after the reading of a packet that still waits starts at its own
+    /// arrival time. A1 has the reading 1 + 4 = 5 and waits until 10. A2 has the reading 9 + 4 =
+    /// 13, after C1's 2 + 10 = 12. If A2 were tagged only when it became the head, its reading
+    /// would follow A1's and be 9.
     #[test]
     fn virtual_clock_must_tag_at_arrival() {
         let packets = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];

@@ -256,8 +256,9 @@ mod tests {
         assert_eq!(order(&setup, Wrr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
     }
 
-    /// All other flows send their largest packets just before our flow's packets: the bound of a
-    /// frame is reached.
+    /// All other flows send as many of the largest packets as they may before our flow's packets:
+    /// the delay bound is reached, less the microsecond by which our packets arrive after the first
+    /// one of B.
     #[test]
     fn the_bounds_of_weighted_round_robin_are_reached() {
         let mut setup = weights(4, &[2, 3, 4]);

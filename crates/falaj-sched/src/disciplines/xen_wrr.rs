@@ -20,9 +20,10 @@
 //! Each adapter has an instant; from this instant on it is below its minimum. A packet sent because
 //! of the minimum advances the instant by the packet's time at the minimum rate. A packet sent in a
 //! turn sets the instant to the packet's start plus that time, if that is later, so service in a
-//! turn makes no adapter wait longer. These instants are release times and deadlines of
-//! earliest-deadline-first with a utilization of at most the whole link, so a packet is late by one
-//! packet of another adapter at most.
+//! turn makes no adapter wait longer. Each instant is a release time; the packet's deadline is the
+//! time at which the minimum rate would have sent it. This is earliest-deadline-first with a
+//! utilization of at most the whole link, so a packet is late by one packet of another adapter at
+//! most.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -418,7 +419,7 @@ mod tests {
     fn an_adapter_below_its_minimum_goes_first() {
         let mut setup = weights(4, &[5, 1]);
         setup.flows[1].values.set("min-rate", rate(250));
-        // B's due times are 0, 16, 32 and so on.
+        // B is below its minimum from 0, 16, 32 and so on, until its packet is sent.
         let sent = order(&setup, XenWrr::new, &at_once("AAAAAAABBBBBBB", 4));
         let expected =
             "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 A6@32 B3@36 A7@40 B4@44 B5@48 B6@52 B7@56";

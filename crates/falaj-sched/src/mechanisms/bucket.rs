@@ -1,8 +1,8 @@
 //! Token buckets. The state of a bucket is one number: the instant at which the bucket will be
 //! full.
 //!
-//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from `burst - n` byte times
-//! before the instant at which it is full; see [`Bucket::has`]. The time of a byte is rounded up
+//! A bucket of `burst` bytes fills at `rate`. The instant at which it will hold `n` tokens is
+//! `burst - n` byte times before that number; see [`Bucket::has`]. The time of a byte is rounded up
 //! once, so no flow ever gets more than the rate, and rounding errors do not accumulate.
 
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};

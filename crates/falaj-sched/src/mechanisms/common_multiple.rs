@@ -1,8 +1,8 @@
 //! Common multiples: in units of a common multiple of all weights, the virtual time of a byte is a
 //! whole number at each weight.
 
-/// Returns the least common multiple of `of` and all `values`, if it is at most `most`. No value
-/// may be 0.
+/// Returns the least common multiple of `of` and all `values`, if it is at most `most`; without
+/// values, returns `of`. No value may be 0.
 pub(crate) fn multiple(of: u64, values: impl IntoIterator<Item = u64>, most: u64) -> Option<u64> {
     values.into_iter().try_fold(of, |all, value| {
         let (mut a, mut b) = (value, all % value);

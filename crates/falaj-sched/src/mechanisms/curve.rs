@@ -103,7 +103,8 @@ pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
 /// Refuses curves whose sum exceeds the line of the link's rate. The sum is straight between the
 /// ends of the first pieces. So it is below the line everywhere if it is below the line at each of
-/// these ends, and if its final slope is not steeper.
+/// these ends, and if its final slope is not steeper. The callers check that slope, the sum of the
+/// rates, before.
 pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), ConfigError> {
     let link = u128::from(setup.rate.0);
     let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);

@@ -86,7 +86,7 @@ impl DeficitFlow {
         DeficitFlow { quantum, ..DeficitFlow::default() }
     }
 
-    /// Sets another quantum, and limits the carried deficit to the maximum under this quantum.
+    /// Sets another quantum, and limits the carried deficit to it.
     pub(crate) fn set_quantum(&mut self, quantum: u32) {
         self.quantum = quantum;
         self.deficit = self.deficit.min(quantum);

@@ -3,7 +3,7 @@
 //!
 //! The choice of weights matters. If the weights of all configured flows are summed, virtual time
 //! hardly moves on a link with few active flows. The link then serves flows in long turns instead
-//! of evenly: an idle neighbor of weight 128 000 makes QFQ twice as bursty as DRR. If only the
+//! of evenly: idle neighbors of weight 128 000 in all make QFQ twice as bursty as DRR. If only the
 //! weights of backlogged flows are summed, virtual time runs ahead without limit. The reason: a
 //! flow that was served early and then falls silent no longer counts, and a newly backlogged flow
 //! gets less.

@@ -7,7 +7,8 @@
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// A flow of a discipline, given by its index. A flow is the packets of one queue.
+/// A flow, given by its index. To a discipline, a flow is the packets of one queue, and the index
+/// is the queue's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 

@@ -3,8 +3,8 @@
 //!
 //! The discipline chooses a queue, the policy decides on its head, and the head is sent. If the
 //! policy drops the chosen head, the decision is to drop it; the discipline is informed and chooses
-//! again. An arriving packet passes the policy before it joins its queue. Queues without a policy
-//! have no extra cost.
+//! again. An arriving packet passes the policy before it joins its queue. If no queue has a policy,
+//! the instance is used alone, without extra cost.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 struct QueueWithPolicy {
     /// The state of its policy; `None` for tail drop.
     aqm: Option<AqmState>,
-    /// The reason why its flow has no guarantee.
+    /// The reason why its flow loses its guarantee by the policies; `None` if it does not.
     no_guarantee: Option<NoGuarantee>,
     draws: Draws,
     /// ECN bits of its packets, the head first.

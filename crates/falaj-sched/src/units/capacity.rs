@@ -55,8 +55,8 @@ pub struct Steps {
 impl Steps {
     /// Creates a sequence of rates, each with the instant from which it holds, in order. The first
     /// rate also holds before its instant. Returns `None` if there are no rates, if two have the
-    /// same instant, if one comes after the `period`, or if the rate would be zero for ever from
-    /// some instant on.
+    /// same instant, if one is not before the end of the `period`, or if the rate would be zero for
+    /// ever from some instant on.
     pub fn new(mut steps: Vec<(Time, Rate)>, period: Option<Span>) -> Option<Steps> {
         let ordered = steps.windows(2).all(|w| w[0].0 < w[1].0);
         let first = steps.first_mut()?;
@@ -171,8 +171,9 @@ pub struct Opportunities {
 }
 
 impl Opportunities {
-    /// Creates opportunities at these instants of each period, in order. Returns `None` if there
-    /// are no instants, if the last one is after the period, or if `bytes` is zero.
+    /// Creates opportunities at these instants of each period. Returns `None` if there are no
+    /// instants, if they are not in order, if the last one is after the period, or if `period` or
+    /// `bytes` is zero.
     pub fn new(at: Vec<Time>, period: Span, bytes: u32) -> Option<Opportunities> {
         let good = at.is_sorted() && at.last()?.0 <= period.0 && period.0 > 0 && bytes > 0;
         good.then_some(Opportunities { at, period, bytes })

@@ -1,5 +1,6 @@
-//! Information on a packet beyond its length, for active queue management: whether it may be marked
-//! instead of dropped, its connection, and how early it is.
+//! Information on a packet beyond its length, for active queue management and some disciplines. It
+//! tells whether the packet may be marked instead of dropped, its connection, how early it left the
+//! previous pipe, and how long it waited before a change of the discipline.
 
 use crate::units::time::Span;
 

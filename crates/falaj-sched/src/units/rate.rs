@@ -281,7 +281,8 @@ impl Wire {
     }
 
     /// End of a transmission of `bytes` that starts at `start`, as [`send`](Wire::send) would
-    /// return it. If the capacity varies, it is an upper bound for the mean rate.
+    /// return it. If the rate is unlimited, or the capacity is not [`Capacity::Serialise`], the
+    /// result is [`Wire::airtime`] after `start`.
     #[inline]
     pub fn end_of(&self, bytes: u32, start: Time) -> Time {
         if self.apart {
@@ -306,7 +307,8 @@ impl Wire {
         if rest >= self.rate.0 { (quotient + 1, rest - self.rate.0) } else { (quotient, rest) }
     }
 
-    /// Sends `bytes` from `start` on; returns the end, which is at most [`Wire::airtime`] later.
+    /// Sends `bytes` from `start` on; returns the end. If the wire serialises, the end is at most
+    /// [`Wire::airtime`] after `start`.
     #[inline]
     pub fn send(&mut self, bytes: u32, start: Time) -> Time {
         if self.apart {
@@ -336,7 +338,7 @@ impl Wire {
     }
 
     /// Returns true if an idle wire would send in the same way from `now` on: its transmissions are
-    /// over, and its token bucket, if it is one, is full.
+    /// over, and its token bucket, if it has one, is full.
     pub fn is_rested(&self, now: Time) -> bool {
         match self.shape.as_deref() {
             Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),

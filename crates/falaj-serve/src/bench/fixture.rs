@@ -107,7 +107,7 @@ impl Fixture {
     }
 }
 
-/// Raises the limit of open files of this process to `wanted`.
+/// Raises the limit of open files of this process to at least `wanted`.
 fn open_files(wanted: u64) -> Result<()> {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     ensure!(

@@ -88,9 +88,9 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     }
 }
 
-/// Row 4 of the paper's table, with phases of 3 ms: the device accepts the whole queue of link B at
-/// once, and more packets arrive while it sends them. B's queue has not run empty, and B keeps its
-/// phase.
+/// Row 4 of the table of Fortuna and Chydzinski (2013), with phases of 3 ms: the device accepts the
+/// whole queue of link B at once, and more packets arrive while it sends them. B's queue has not
+/// run empty, and B keeps its phase.
 #[test]
 fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     let text = LINKS.replace("300us", "3ms").replace("200us", "3ms").replace("100B-1514B", "1514B");

@@ -181,9 +181,9 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
     Ok(capture)
 }
 
-/// Reads the packets of a capture of falaj or another program, in the order of the file. Only one
-/// block of the file is in memory at a time. Returns the position at which the file breaks off, if
-/// it is incomplete.
+/// Reads the packets of a capture of falaj or another program, in the order of the file. Only a
+/// piece of the file is in memory at a time: some 256 KiB, or more if a block is longer. Returns
+/// the position at which the file breaks off, if it is incomplete.
 ///
 /// # Errors
 /// The file is not a capture, or its packets are from a type of link that falaj cannot read.
@@ -546,8 +546,8 @@ pub(super) fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
     }
 }
 
-/// Converts a number of ticks to nanoseconds. A tick is 10^-power seconds or, if the highest bit of
-/// `power` is set, 2^-power seconds.
+/// Converts a number of ticks to nanoseconds. A tick is 10^-power seconds. If the highest bit of
+/// `power` is set, it is 2^-n seconds, where `n` is the number in the other seven bits.
 pub(super) fn nanos(ticks: u64, power: u8) -> u64 {
     let ticks = u128::from(ticks);
     let binary = u32::from(power & 0x7f);

@@ -1,4 +1,4 @@
-//! Token buckets before a source: packets that do not conform wait (a shaper), or are not sent (a
+//! Token buckets behind a source: packets that do not conform wait (a shaper), or are not sent (a
 //! policer).
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};

@@ -5,7 +5,8 @@
 //! policy" (2013). Link `j` may be served for at most its phase `W_j` in each cycle. A link of type
 //! A keeps its phase even if its queue is empty; a link of type B gives it up when it becomes
 //! empty. A packet that does not fit in the rest of the phase waits for the next cycle. That rest
-//! is called the tail; the server either waits until it is over or skips it.
+//! is called the tail; the server waits until it is over, skips it, or (our extension) adds it to
+//! the link's phase in the next cycle.
 //!
 //! Notation: `N` links, `C` the rate of the link, `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`,
 //! `b` the limit of the queue in packets (the packet in service counts), `m = ceil(b/k)`,
@@ -123,10 +124,10 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 pub enum Tail {
     /// The server waits until the tail is over.
     Wait,
-    /// The next link's phase begins at once.
+    /// The server goes on with the next link at once.
     Skip,
-    /// The next link's phase begins at once, and the rest is added to the
-    /// link's own next phase.
+    /// The server goes on with the next link at once, and the tail is added to the link's own next
+    /// phase.
     Carry,
 }
 
@@ -616,8 +617,8 @@ mod tests {
         let mut packets = vec![packet(Time::ZERO, 1, 100); 8];
         packets.extend([packet(Time::ZERO, 0, 1); 100]);
         let longest = longest_delay(&departures(&setup, PacketWise::new, &packets), 0);
-        // Four packets of the other link from the current cycle, four between its own, and its own:
-        // 9 packets of 100 us.
+        // Four packets of the other link in the current cycle, four in the next one, and 100 us for
+        // the first link's own packets.
         assert_eq!(longest, Span::from_micros(9 * 100));
         let bound = guarantee(&setup, PacketWise::new, 0).delay.delay;
         assert!(longest <= bound, "{longest} > {bound}");

@@ -5,10 +5,10 @@
 //! Idle time that remains passes at the end of the cycle. A cycle never lasts longer than the sum
 //! of the phases.
 //!
-//! The paper leaves open which links pay for idle time, where a round starts, and when an empty
-//! link of type B gives up its turn. [`Rules`] names the choices. The preset `paper` is the
-//! combination that yields the published numbers; we inferred it and checked it against them. The
-//! preset `clean` is the simplest combination.
+//! The paper leaves open which links pay for idle time (it is subtracted from their residuals),
+//! where a round starts, and when an empty link of type B gives up its turn. [`Rules`] names the
+//! choices. The preset `paper` is the combination that yields the published numbers; we inferred it
+//! and checked it against them. The preset `clean` is the simplest combination.
 //!
 //! While no packet can be sent, residuals are not updated. The time since the start of the wait is
 //! settled (subtracted from the residuals) when a residual is used up or when a packet can be sent.
@@ -317,8 +317,8 @@ impl PacketWise {
         if !self.any_lends || self.alive.intersects(&self.keepers) {
             return None;
         }
-        // Idle time is spent one nanosecond at a time, whichever links pay. Without a link of type
-        // A the cycle ends with its tails.
+        // Each nanosecond of idle time is paid by one link, so the idle time left is the sum of the
+        // payers' residuals. Without a link of type A the cycle ends with its tails.
         let (payers, _) = self.payers();
         let resting = self.alive.intersects(&self.kind_a);
         let left: Span =
@@ -420,7 +420,8 @@ impl Discipline for PacketWise {
         }
     }
 
-    /// A new cycle begins, at the end of the packet on the wire if there is one.
+    /// A new cycle begins: at the end of the packet on the wire if its link sends it in its own
+    /// time, else now.
     fn migrate_from(&mut self, old: PacketWise, flows: &mut Flows<Residual>, now: Time) {
         for f in (0..flows.len()).map(|f| FlowId(f as u32)) {
             *flows.state_mut(f) = Residual::default();

@@ -1,10 +1,12 @@
 //! Virtual links served phase by phase (Fortuna and Chydzinski, section II).
 //!
 //! The server serves the links in a ring. In a link's phase it sends the packets that fit in the
-//! rest of the phase. An empty type A link keeps its phase; an empty type B link ends it. All
-//! phases end at nominal instants. No event is scheduled for the end of a phase if no transmission
-//! can begin then. This is so while no link has a packet, and in the phases of empty links before
-//! the next link with a packet. The phases that have passed are counted when a packet arrives.
+//! rest of the phase. An empty type A link keeps its phase; an empty type B link ends it.
+//!
+//! A phase that lasts its whole length ends at its nominal instant, even if no decision is made
+//! then. No event is scheduled for the end of a phase if no transmission can begin then. This is so
+//! while no link has a packet, and in the phases of empty links before the next link with a packet.
+//! The phases that have passed are counted at the next decision.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, RingPhase, Settling, StaircaseCurve};
@@ -32,8 +34,8 @@ pub struct PhaseWise {
     waiting: Option<(Time, usize)>,
     /// Sum of the phases of type A: the cycle of an idle server.
     idle_cycle: Span,
-    /// The transmissions so far, with the fraction of a nanosecond of the last one. A scheduler
-    /// above divided flows does not see the link's own wire.
+    /// The transmissions so far, with the fraction of a nanosecond of the last one. If flows are
+    /// divided, the wire that `next` receives is not the link's, and has sent nothing.
     wire: Wire,
 }
 

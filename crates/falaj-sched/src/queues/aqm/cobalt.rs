@@ -3,8 +3,8 @@
 //!
 //! While the delay is below the target, CoDel's count of drops falls step by step at the same
 //! intervals at which it rises. It does not restart from zero. BLUE drops packets at random; its
-//! probability rises each time that the queue overflows, and falls while the queue is empty. CoDel
-//! marks packets of connections that support ECN; BLUE drops them too.
+//! probability rises when the queue overflows (at most once in a target time), and falls while the
+//! queue is empty. CoDel marks packets of connections that support ECN; BLUE drops them too.
 
 use super::codel::control_law;
 use super::policy::CoDelParameters;
@@ -147,7 +147,8 @@ mod tests {
         Time(n * 1_000_000)
     }
 
-    /// Verdicts on heads that were late from 1 ms on, one in each millisecond.
+    /// Returns the milliseconds at which a head is dropped or marked. `head` is judged once in each
+    /// millisecond of the range.
     fn drops(cobalt: &mut Cobalt, ms_range: core::ops::Range<u64>, head: Head) -> Vec<u64> {
         let mut drops = Vec::new();
         for n in ms_range {

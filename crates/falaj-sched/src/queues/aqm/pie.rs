@@ -52,7 +52,8 @@ const ONE: i128 = 1 << 64;
 /// Per second, alpha is an eighth and beta one and a quarter.
 const ALPHA: (i128, i128) = (ONE / 8, 1_000_000_000);
 const BETA: (i128, i128) = (ONE * 5 / 4, 1_000_000_000);
-/// Below a probability of 10^-n, changes are scaled down by these factors.
+/// Pairs `(n, by)`: below a probability of `1/n`, changes are divided by `by`. The first pair that
+/// applies counts.
 const SCALES: [(i128, i128); 6] =
     [(1_000_000, 2048), (100_000, 512), (10_000, 128), (1000, 32), (100, 8), (10, 2)];
 

@@ -37,9 +37,9 @@ impl Policy {
 /// Thresholds, probability and weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedParameters {
-    /// Lower threshold; below it no packet is dropped.
+    /// Lower threshold of the average queue length; below it no packet is dropped.
     pub min: u32,
-    /// Upper threshold, at which `probability` is reached.
+    /// Upper threshold of the average, at which `probability` is reached.
     pub max: u32,
     /// True if the thresholds, and the average, are in bytes.
     pub bytes: bool,

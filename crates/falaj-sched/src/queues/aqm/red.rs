@@ -121,8 +121,8 @@ const ONE: u128 = 1 << 64;
 #[derive(Clone, Copy, Debug)]
 pub struct Red {
     of: RedParameters,
-    /// Transmission time of a typical packet: the average of an idle queue is lowered once in this
-    /// time.
+    /// Transmission time of a typical packet, which is taken to be of the largest size: the average
+    /// of an idle queue is lowered once in this time.
     typical: Span,
     avg: u64,
     /// Time at which the queue became empty.
