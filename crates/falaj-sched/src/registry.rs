@@ -15,8 +15,8 @@ pub const ENTRIES: &[Manifest] = disciplines::MANIFESTS;
 /// The default discipline.
 pub const DEFAULT: &Manifest = &disciplines::fifo::MANIFEST;
 
-/// The kind whose discipline is loaded from a library. It is not in [`ENTRIES`], because it needs a
-/// library.
+/// The manifest of the kind whose discipline is loaded from a library. It is not in [`ENTRIES`],
+/// because it needs a library.
 pub const PLUGIN: &Manifest = &crate::scheduler::guard::MANIFEST;
 
 /// The manifests of all kinds, [`PLUGIN`] included.

@@ -92,8 +92,8 @@ pub(super) fn beside(control: &Path) -> PathBuf {
     control.with_extension("upgrade")
 }
 
-/// Returns the command line with which a new process takes this process over. The program is the
-/// file that now has this program's name. The result is empty if that name is not known.
+/// Returns the command line of the new process, which takes over from this process. The program is
+/// the file that now has this program's name. The result is empty if that name is not known.
 pub(super) fn command() -> Vec<OsString> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let words = std::env::args_os().skip(1).filter(|word| word != "--upgrade");

@@ -4,10 +4,10 @@
 //! The servers form a tree. Its root is the last server of the flow, and each other server sends to
 //! a server that is nearer to the root. The program looks for the packet with the largest delay.
 //! This packet leaves the root at date 0, the end. Each server has earlier dates; a higher number
-//! is an earlier date. A packet that leaves a server at date `k` of the next server (or of the end)
-//! arrived at this server at its date `k`, because packets are served in the order of arrival. The
-//! server has one more date, the earliest. With the service curve, this date bounds the bytes that
-//! had left by the oldest departure. So a server at depth `d` has `d + 2` dates. The variables are
+//! is an earlier date. A packet that leaves server A for server B (or for the end) at date `k` of B
+//! arrived at A at date `k` of A, because packets are served in the order of arrival. Each server
+//! has one more date, its earliest. With the service curve, this date bounds the bytes that had
+//! left by the oldest departure. So a server at depth `d` has `d + 2` dates. The variables are
 //! these dates and, for each flow, the bytes that it had sent by each date of its first server.
 //! Both are counted back from the packet. The largest delay that keeps all constraints is a bound.
 //!

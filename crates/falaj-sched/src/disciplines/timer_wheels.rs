@@ -1,6 +1,6 @@
-//! Timer wheels, one for each class of weights: the scheduler that Rizzo's talk compares with QFQ.
+//! Timer wheels, one for each class of weights: a scheduler with which Rizzo compares QFQ.
 //!
-//! The talk measures a scheduler by Karsten, known as interleaved stratified timer wheels: flows
+//! Rizzo's talk on QFQ measures Karsten's scheduler, "interleaved stratified timer wheels": flows
 //! are divided into strata by their weight, each stratum keeps its flows in the slots of a wheel,
 //! and a decision costs one step per stratum. Karsten's paper was not available. The following
 //! details are therefore our own choice, and may differ from his:

@@ -9,8 +9,8 @@
 //!
 //! An adapter that becomes empty stays active for `delay`. The paper does not define the effect on
 //! a turn. Here an adapter that becomes backlogged again within that time continues the rest of its
-//! turn, and is next; later it joins behind all others, with a whole turn. In either case it sends
-//! at most one turn between two turns of another adapter.
+//! turn, and is next. An adapter that becomes backlogged later joins behind all others, with a
+//! whole turn. In either case it sends at most one turn between two turns of another adapter.
 //!
 //! A minimum rate raises the priority of an adapter whose rate is below the minimum, as the paper
 //! proposes: such an adapter goes before all turns. If there are several, they are ordered by the

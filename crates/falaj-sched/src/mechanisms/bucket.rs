@@ -2,8 +2,8 @@
 //! full.
 //!
 //! A bucket of `burst` bytes fills at `rate`. The instant at which it will hold `n` tokens is
-//! `burst - n` byte times before that number; see [`Bucket::has`]. The time of a byte is rounded up
-//! once, so no flow ever gets more than the rate, and rounding errors do not accumulate.
+//! `burst - n` byte times before it will be full; see [`Bucket::has`]. The time of a byte is
+//! rounded up once, so no flow ever gets more than the rate, and rounding errors do not accumulate.
 
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::mechanisms::weights::{Instant, instant, pace, rescaled};

@@ -54,7 +54,7 @@ pub(crate) const ROUNDING: Span = Span(2);
 
 /// The largest weight.
 const HEAVIEST: u64 = u32::MAX as u64;
-/// The largest sum of weights: the times of bytes at each flow's rate stay within 128 bits.
+/// The largest sum of weights, chosen so that byte times at each flow's rate fit into 128 bits.
 const HEAVIEST_SUM: u64 = 1 << 52;
 
 /// The weight of a flow.

@@ -122,7 +122,8 @@ fn mac(n: u32) -> [u8; 6] {
     [2, 0xfa, a, b, c, d]
 }
 
-/// A unit of one conversation of an adapter: a header, and a frame with `payload` bytes of payload.
+/// A unit of one conversation of an adapter: the header of a unit (12 bytes), and a frame with
+/// `payload` bytes of payload.
 pub(super) fn unit(adapter: u32, conversation: u32, payload: usize) -> Vec<u8> {
     let mut unit = vec![0; 12];
     unit.extend([2, 0, 0, 0, 0, 0xfe]);

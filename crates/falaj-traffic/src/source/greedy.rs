@@ -127,7 +127,7 @@ impl Greedy {
                     (self.turn, self.sent) = (self.turn + 1, 0);
                 }
                 self.sent += u64::from(bytes);
-                // All bytes of the first frame are sent 1 ns before its end, which is `begin`. The
+                // The first frame ends at `begin`, and all its bytes are sent 1 ns before that. The
                 // bytes of each later frame are sent at the start of that frame.
                 match self.turn {
                     0 => Time(self.begin.0.saturating_sub(1)),

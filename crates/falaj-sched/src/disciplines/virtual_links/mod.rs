@@ -466,7 +466,8 @@ impl CarriedByPhases {
         }
     }
 
-    /// Returns true if a single phase carries at least half of the minimum of two phases.
+    /// Returns true if the least that one phase carries is at least half of the least that two
+    /// successive phases carry.
     fn one_is_best(&self) -> bool {
         self.later[0] == self.later[1]
     }

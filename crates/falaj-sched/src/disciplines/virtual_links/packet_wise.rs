@@ -2,8 +2,9 @@
 //!
 //! At the start of a cycle each link gets its phase as residual time. The links then send one
 //! packet each in turn while their residual lasts, so that no link waits for another's whole phase.
-//! Idle time that remains passes at the end of the cycle. A cycle never lasts longer than the sum
-//! of the phases.
+//! When no link can send, the tails of the cycle pass, and then idle time until no empty link of
+//! type A has a residual. Then the next cycle begins. A cycle never lasts longer than the sum of
+//! the phases.
 //!
 //! The paper leaves open which links pay for idle time (it is subtracted from their residuals),
 //! where a round starts, and when an empty link of type B gives up its turn. [`Rules`] names the
@@ -291,9 +292,10 @@ impl PacketWise {
         (self.alive.iter().filter(|&f| set.contains(f)), self.alive.count_common(set))
     }
 
-    /// Returns the instant until which no packet can be sent if none arrives. The tails pass first,
-    /// then the paying links share the idle time equally. If the time is not divisible by their
-    /// number, links of lower index pay a nanosecond more.
+    /// Returns the next instant at which the tails are over or a residual is used up: before it no
+    /// packet can be sent, unless one arrives. The tails pass first, then the paying links share
+    /// the idle time equally. If the time is not divisible by their number, links of lower index
+    /// pay a nanosecond more.
     fn until(&self, flows: &Flows<Residual>) -> Time {
         if self.debt > Span::ZERO {
             return self.settled + self.debt;

@@ -12,7 +12,7 @@ use crate::units::time::Time;
 #[derive(Debug, Clone)]
 pub(crate) struct ReferenceFluid {
     gps: Gps,
-    /// Work of the link in a nanosecond.
+    /// Work of the link in a nanosecond: whole units, and the rest in `1 / BIT_NANOS` of a unit.
     pace: (Work, u64),
     byte: u64,
     sending: Option<Sending>,
@@ -22,7 +22,7 @@ pub(crate) struct ReferenceFluid {
 struct Sending {
     work: Work,
     counted: Work,
-    /// Work of the link in a nanosecond, at the rate of the transmission's start.
+    /// Work of the link in a nanosecond, as in [`ReferenceFluid`], at the rate from `start` on.
     pace: (Work, u64),
     start: Time,
     end: Time,
