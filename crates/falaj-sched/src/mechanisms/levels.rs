@@ -17,7 +17,7 @@ pub(crate) struct Levels {
     rounds: Vec<Round>,
     /// Levels whose round is not empty.
     any: LevelSet,
-    /// The level whose first flow is on the wire, or has just left it.
+    /// The level whose first flow has a packet on the wire, or had it until now.
     sending: Option<u32>,
 }
 
@@ -121,7 +121,7 @@ impl Levels {
 ///
 /// Let `k` be the number of packets in the flow's queue when a packet arrives, including this
 /// packet. At most one packet of each of the other `n - 1` flows of this priority goes before each
-/// of them. In addition, at most one packet of a lower priority goes before all of them: the packet
+/// of the `k`. In addition, at most one packet of a lower priority goes before all `k`: the packet
 /// that was on the wire when the flow was empty. A queue of `b` packets has `k <= b`; a queue of
 /// `B` bytes may hold `B` packets of one byte.
 #[derive(Debug, Clone)]

@@ -458,8 +458,8 @@ mod tests {
             Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
         assert_eq!(all.mean(), Rate(9_000_000));
         let mut wire = Wire::of(all.mean(), &Capacity::Opportunities(Arc::new(all)));
-        // The packet uses two opportunities at 1 ms. The rest of the second opportunity is
-        // available to the next packet, at that instant only.
+        // The first packet uses the first opportunity at 1 ms, and the second packet a part of the
+        // other one. The rest of it is available to the next packet, at that instant only.
         assert_eq!(wire.send(1500, Time::ZERO), ms(1));
         assert_eq!(wire.send(1000, ms(1)), ms(1));
         assert_eq!(wire.send(500, ms(1)), ms(1));

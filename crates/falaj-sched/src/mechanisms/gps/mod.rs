@@ -14,8 +14,8 @@
 //!
 //! Work is counted in units of about `2^-63` bytes. Tags are exact, and work that is too small to
 //! advance `V` is kept, so `V` is the exact virtual time rounded down. If the weights have no small
-//! common multiple, a packet counts as longer than it is by at most a factor of `1 + 2^-47`, both
-//! on the link and in the fluid system.
+//! common multiple, a packet counts as longer than it is by a factor of at most about `1 + w/2^63`,
+//! both on the link and in the fluid system.
 
 pub(crate) mod clock;
 pub mod fluid;

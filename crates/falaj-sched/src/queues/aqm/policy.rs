@@ -83,7 +83,7 @@ pub struct PieParameters {
     pub update: Span,
     /// Burst allowance, MAX_BURST.
     pub burst: Span,
-    /// True if packets are marked instead of dropped, while the probability is below a tenth.
+    /// True if packets are marked instead of dropped, while the probability is at most a tenth.
     pub ecn: bool,
 }
 

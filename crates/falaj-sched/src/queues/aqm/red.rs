@@ -298,8 +298,9 @@ mod tests {
         );
         assert_eq!(sample(parameters(false, true), 4, true, 1000), (0, 0));
         assert_eq!(sample(parameters(false, true), 15, true, 1000), (0, 1000));
-        // Gentle mode: at an average of 15 as many marks as just below 15, at 22.5 about 55 %, at
-        // 30 all packets are dropped.
+        // Gentle mode: at an average of 15 there are as many marks as just below 15. At 22 the
+        // probability p_b is 52 %, and more than that is marked, because of the count. At 30 all
+        // packets are dropped.
         let (low, high) = (
             sample(parameters(true, true), 15, true, 1000).0,
             sample(parameters(true, true), 22, true, 1000).0,
