@@ -29,8 +29,8 @@ const UNREAD: Duration = Duration::from_secs(30);
 /// Maximum pause between two requests of an authenticated client; longer than the interval of
 /// clients that poll once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Maximum number of connections, so that clients do not exhaust the descriptors that adapters
-/// need.
+/// Maximum number of connections of a listening socket, so that clients do not exhaust the
+/// descriptors that adapters need.
 const CONNECTIONS: usize = 128;
 
 /// The state of a connection: true once the client is authenticated.

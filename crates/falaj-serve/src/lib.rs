@@ -23,7 +23,7 @@
 //! `page` is the dashboard, which is compiled into the program. It uses the API, and so does
 //! [`top`], the terminal screen, which is a process of its own.
 //!
-//! [`mod@bench`] is `falaj bench serve`: a service with thousands of adapters in memory.
+//! [`mod@bench`] is `falaj bench serve`: a service with very many adapters in memory.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

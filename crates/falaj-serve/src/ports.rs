@@ -657,8 +657,8 @@ enum OpenedPort {
     Tap(TapPort, [u8; 6]),
     /// A guest that uses a TAP interface, and its Ethernet address.
     Guest(Box<Guest>, [u8; 6]),
-    /// A guest's card or another program's memory. The thread that uses its port opens it, because
-    /// it belongs to that thread. Opening never blocks.
+    /// A guest's card or another program's memory, still to be opened. The thread that uses its
+    /// port opens it, because an open end belongs to one thread. Opening never blocks.
     End(EndName, OpenOptions),
 }
 

@@ -32,7 +32,7 @@ pub struct PacketWindow {
     /// Bytes of the flow that arrived, and bytes that left, between the start of its backlog and
     /// [`PacketWindow::from`].
     pub before: (u64, u64),
-    /// Arrivals of the flow's packets that were not lost, and their bytes, in order.
+    /// Arrivals of the flow's packets that the link transmitted, and their bytes, in order.
     pub came: Vec<(Time, u32)>,
     /// Times at which the last bits of the flow's packets left, and the bytes of these packets, in
     /// order.

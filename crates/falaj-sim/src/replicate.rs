@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Progress and cancellation of running replications.
 pub struct Progress<'a> {
-    /// Called at intervals, from any thread, with the simulated time that has passed in any
-    /// replication since the last call.
+    /// Called at intervals, from any thread, with the simulated time that has passed in one of the
+    /// replications since the last call for it.
     pub gone: &'a (dyn Fn(Span) + Sync),
     /// If set, running replications end at once, and return their results so far.
     pub stop: &'a AtomicBool,

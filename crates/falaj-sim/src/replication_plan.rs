@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 /// The time before the steady state, which is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WarmUp {
-    /// The warm-up that MSER-5 finds in a few pilot replications, which are then run again.
+    /// The warm-up that MSER-5 finds in a few pilot replications. These are then run again, unless
+    /// the warm-up is zero.
     #[default]
     Found,
     /// A given time.

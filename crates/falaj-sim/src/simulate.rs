@@ -72,8 +72,8 @@ pub struct Run {
     pub taken: Vec<RuleCounters>,
     /// Packets that matched no rule, or no flow of their link.
     pub unmatched: u64,
-    /// If there are rules: delays from the arrival at the first link to the departure from the last
-    /// link, by source of the scenario.
+    /// If there are rules: delays from the arrival at the first link to the arrival at the far end
+    /// of the last link, by source of the scenario.
     pub ways: Vec<Meter>,
     /// The transfers of connections, by source of the scenario.
     pub connections: Vec<(usize, Transfers)>,

@@ -36,7 +36,7 @@ pub struct Study {
     breaches: Vec<Vec<Breach>>,
     replications: usize,
     complete: bool,
-    /// Simulated time and counted time of each replication.
+    /// Simulated time and counted time of the first replication.
     times: Option<(Span, Span)>,
     /// Replications that were stopped, each with its number.
     stopped: Vec<(usize, Run)>,

@@ -20,7 +20,7 @@ pub struct TimeBins {
 pub struct FlowBins {
     /// Bytes that arrived in each part.
     pub came: Vec<u64>,
-    /// Bytes whose last bit left in each part.
+    /// Bytes of the packets whose last bit left in each part.
     pub left: Vec<u64>,
     /// Bytes that were lost in each part, including bytes lost on the link.
     pub lost: Vec<u64>,

@@ -403,8 +403,8 @@ mod tests {
     fn few_become_many() {
         let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));
         let all = |meter: &mut Meter| spans(1_000).for_each(|delay| meter.record(delay));
-        // One delay is counted as often as 32 bits allow; then each of the other delays is counted
-        // once more.
+        // One delay is counted almost as often as 32 bits allow, and a thousand delays once each:
+        // together more often than 32 bits allow.
         let most = Span(5_000_000);
         let (mut before, mut after, mut at_once) = (Meter::new(), Meter::new(), Meter::new());
         before.record_n(most, FEW - 500);

@@ -7,7 +7,8 @@ use falaj_theory::{Curve, Exact, Piece, exact};
 use proptest::prelude::*;
 
 /// Number of grid steps in a unit of time; bends lie at multiples of this unit. Slopes are 0, 1, 2
-/// or 4 per step, and heights are whole numbers, so that all crossings lie on quarters of a step.
+/// or 4 per step, and heights at bends are whole numbers. So a curve reaches each whole number at a
+/// multiple of a quarter of a step.
 const UNIT: usize = 16;
 /// Number of steps that contain all bends of the curves.
 const BENDS: usize = 4 * UNIT;
@@ -84,7 +85,7 @@ fn agrees(found: &Curve, step: usize, expected: i64) -> Result<(), TestCaseError
 }
 
 /// The first time, on a grid of quarters, at which the service curve has reached `level`, or, if
-/// `beyond` is true, is above it. `None` if this time is after the end of the grid.
+/// `beyond` is true, from which on it is above `level`. `None` if it is after the end of the grid.
 fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
     let enough = |height: i64, four: i64| {
         if beyond { height > level * four } else { height >= level * four }

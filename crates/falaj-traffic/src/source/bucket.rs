@@ -82,7 +82,7 @@ pub(super) mod tests {
     /// tolerated, because times are whole nanoseconds.
     pub(crate) fn conforms(packets: &[Packet], bucket: Bucket) -> bool {
         // The check simulates a virtual queue that is served at the bucket's rate: its length, in
-        // bits times nanoseconds, never exceeds the burst.
+        // nanoseconds times the rate, never exceeds the burst.
         let (mut queued, mut last) = (0i128, Time::ZERO);
         let rate = i128::from(bucket.rate);
         packets.iter().all(|packet| {

@@ -357,7 +357,7 @@ mod tests {
         let again = sent(Some(6_000));
         assert_eq!((again.len(), again[4], again[12]), (15, (6007, 100), (18_007, 100)));
         let all = Recording { packets, again: None };
-        // Three gaps of 5/3 us, and a fourth gap of this length.
+        // Three gaps with a mean of 5/3 us, and a fourth gap of this length.
         assert_eq!((all.period(), all.rate()), (6_666, Rate(1000 * 8_000_000_000 / 6_666)));
     }
 
@@ -371,7 +371,7 @@ mod tests {
         // quarter.
         let mixed = SourceSpec { sizes: Sizes::Uniform(80, 1500), ..poisson };
         assert_eq!(mixed.at_most(|bytes| bytes + 20), Some((Rate(75_000_000), 6_250)));
-        // A slow source needs no bucket.
+        // For a slow source the limit does not matter.
         let slow = SourceSpec { rate: Rate::from_mbit(10), limit, ..spec(Model::Cbr) };
         assert_eq!(slow.at_most(|bytes| bytes), Some((Rate::from_mbit(10), 500)));
     }

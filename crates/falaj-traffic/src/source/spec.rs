@@ -30,7 +30,7 @@ pub enum Model {
     },
     /// A Markovian arrival process, which determines the rate.
     Markovian(Chain),
-    /// Video frames at equal gaps, each sent as several packets; the rate is the mean.
+    /// Video frames at equal gaps, each sent as one or more packets; the rate is the mean.
     Video(Frames),
     /// Greedy: as many bytes as an envelope allows, as early as the envelope allows; the envelope
     /// determines the rate.

@@ -250,10 +250,9 @@ impl Connection {
     }
 
     /// Sends an acknowledgement back. It is delayed by a small random time, because connections
-    /// would otherwise stay synchronised for ever. This time is less than a segment's share of the
-    /// round trip, and less than a hundredth of the base round trip. A paced connection (BBR) has
-    /// no such delay: it is not synchronised with others, and it measures rates by
-    /// acknowledgements.
+    /// would otherwise stay synchronised for ever. This time is at most a segment's share of the
+    /// round trip, and at most a hundredth of the base round trip. A paced connection (BBR) has no
+    /// such delay: it is not synchronised with others, and it measures rates by acknowledgements.
     fn comes_back(&mut self, ack: Ack, now: Time) {
         let share = match self.tcp.congestion {
             Congestion::Bbr => Span::ZERO,

@@ -214,7 +214,7 @@ impl Default for HyStart {
 impl HyStart {
     /// Minimum window at which slow start may end early, in segments.
     const FROM: f64 = 16.0;
-    /// Acknowledgements with a shorter gap than this count as without a pause.
+    /// Acknowledgements with at most this gap count as without a pause.
     const PAUSE: Span = Span::from_millis(2);
     /// Maximum time for which a sender holds segments to send them together.
     const HELD: Span = Span::from_millis(1);
