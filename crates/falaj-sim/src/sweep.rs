@@ -86,7 +86,7 @@ impl Sweep {
         let scenario = falaj_scenario::parse(text, file).map_err(told)?.0;
         let run = scenario.run;
         if let [link] = &scenario.links[..] {
-            // In a scenario with one link, the key means the link's scheduler.
+            // In a scenario with one link, this key without a link means the link's scheduler.
             let of_link = |axis: &&mut Axis| axis.key == "scheduler.kind";
             axes.iter_mut()
                 .filter(of_link)

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command};
 use falaj_terminal::COMMON_OPTIONS;
 use std::fmt::Write;
 
-/// The first lines of `falaj --help`.
+/// The lines below `Common commands:` in `falaj --help`.
 const COMMON_COMMANDS: &str = "
   falaj demo                                         the effect of isolation, in a minute
   falaj run --rate 10mbit --rtt 80ms -- curl URL     a command behind a slow link
