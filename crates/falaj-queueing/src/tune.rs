@@ -91,8 +91,9 @@ impl Tuned {
     }
 }
 
-/// The highest load that a choice may cause on the other side. At higher loads, waits grow too fast
-/// to be predicted.
+/// Upper limit of the load of the other side: at higher loads, waits grow too fast to be predicted.
+/// If batches depart when the other side is idle, it is instead the upper limit of the mean batch,
+/// as a fraction of the largest batch.
 const FULL: f64 = 0.95;
 /// Timeouts that are tried, as multiples of the part of the target delay that is left for waiting.
 /// At a multiple of two, most large batches become full before their timeout; at four, most small
@@ -180,8 +181,8 @@ fn filled(
     let queued = queued(processor, service, packets);
     let delay = match wanted.measure {
         Measure::Mean => wait + cost.waking + queued + service,
-        // No packet waits for a batch longer than the timeout, and a high percentile is close
-        // to it.
+        // No packet waits longer than the timeout for its batch to depart, and a high percentile
+        // of this wait is close to the timeout.
         Measure::Percentile(part) => {
             let timeout = policy.timeout.filter(|_| policy.size > 1).unwrap_or(0.0);
             let many = (packets + 3.0 * (packets * load.burst).sqrt()).min(policy.size as f64);
@@ -296,8 +297,8 @@ impl Found {
         }
     }
 
-    /// Considers the largest size that keeps the delay with this timeout. Very small sizes do not
-    /// keep it either, because they overload the other side.
+    /// Considers the largest size that keeps the delay with this timeout. Larger batches take too
+    /// long to fill; very small ones overload the other side.
     fn largest(
         &mut self,
         load: &Load,
@@ -336,7 +337,7 @@ impl Found {
         match (as_cheap.min_by(|a, b| timeout(a).total_cmp(&timeout(b))), self.least) {
             (Some(best), _) => Ok(Tuned::Kept(best)),
             (None, Some(least)) => Ok(Tuned::Missed(least)),
-            // Even without the cost of batches, the packets exceed the capacity of the other side.
+            // Even with the largest batches, the other side cannot carry the load.
             (None, None) => Err(Refused::Unstable { load: self.busy }),
         }
     }

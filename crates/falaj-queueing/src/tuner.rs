@@ -15,7 +15,8 @@ const KEPT: f64 = 15.0 / 16.0;
 /// The same factor for the sums of costs. They are kept longer, because sizes must vary before both
 /// costs can be separated.
 const COSTS_KEPT: f64 = 0.98;
-/// Threshold for a change of load, in standard deviations of Poisson packets.
+/// Threshold for a change of load, in standard deviations of an epoch's packet count. The deviation
+/// is that of bursts that arrive as a Poisson process.
 const SURE: f64 = 4.0;
 /// The delay that a choice aims at, as a fraction of the target. A policy has to change only when
 /// its delay exceeds the whole target, so a new choice stays for some time.
@@ -80,7 +81,7 @@ struct Sums {
     bytes: f64,
 }
 
-/// Sums for the least squares of processor time over batches and packets.
+/// Sums for the least squares of processor time (`s`) over batches (`c`) and packets (`p`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     cc: f64,
@@ -315,7 +316,8 @@ impl Tuner {
                 self.stretch.add(seconds(seen.waited) / seen.carried as f64 / fill);
             }
         }
-        // If the other side is busy, the crossing time is mainly the wait for the batches in front.
+        // If the other side is busy, the crossing time is mainly the wait for the batches in front,
+        // and does not show the wake-up time.
         if seen.crossings > 0 && expected.processor < 0.8 {
             let count = seen.crossings as f64;
             let crossing = seconds(seen.crossing) / count;

@@ -84,8 +84,8 @@ pub struct RelaySpec {
     /// A client that neither sends nor gets a datagram for this time is forgotten.
     pub idle: Duration,
     /// Limit of memory for all data in transit, in bytes, the records of packets included. When the
-    /// memory is used up, arriving datagrams are lost, and each stream has one segment in each
-    /// direction.
+    /// memory is used up, arriving datagrams are lost, and each stream has at most one segment in
+    /// transit in each direction.
     pub memory: u64,
 }
 
@@ -109,9 +109,10 @@ impl RelaySpec {
 pub enum Error {
     /// The relay cannot listen at this address.
     Listen(SocketAddr, io::Error),
-    /// The link's discipline refuses its setup.
+    /// A link's discipline refuses its setup.
     Refused(ConfigErrors),
-    /// Streams are enabled, but the link has impairments that break streams.
+    /// Streams are enabled, but a link has impairments that break streams, or drops packets before
+    /// its queues are full.
     Breaks,
     /// Streams are enabled, but rules lead through several links in sequence.
     Chain,
@@ -187,7 +188,7 @@ enum RelayItem {
     Tcp(tcp::Segment),
 }
 
-/// Impairments apply to datagrams only: a stream is neither duplicated nor corrupted.
+/// Only datagrams are duplicated or corrupted: with streams, no link has such impairments.
 impl Cargo for RelayItem {
     fn copy(&self) -> Option<RelayItem> {
         match self {
@@ -393,7 +394,8 @@ impl Relay {
     /// Begins to listen; arriving data wait for [`Relay::run`].
     ///
     /// # Errors
-    /// The address is in use or not ours; or the links are invalid.
+    /// The relay cannot listen at its address, a link is invalid or cannot carry streams, or the
+    /// address to reach is the relay's own.
     pub fn new(spec: &RelaySpec, scenario: &Scenario) -> Result<Relay, Error> {
         let breaks = |i: &Impairments| i.all().any(Impairment::breaks_streams);
         let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
@@ -486,7 +488,7 @@ impl Relay {
         })
     }
 
-    /// The next message of a reader, or `None` if a packet is due first.
+    /// The next message of a reader; `None` if a packet is due first, or if none comes in [`LOOK`].
     fn next_message(&self) -> Option<RelayMessage> {
         let due = self.core.pipes.next_due();
         let now = self.core.pipes.now();

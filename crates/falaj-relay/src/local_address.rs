@@ -2,8 +2,8 @@
 //!
 //! A client that sends to 10.0.0.2 accepts an answer from 10.0.0.2 only. A socket that is bound to
 //! all addresses of the host (0.0.0.0, ::) answers from an address that the system chooses, unless
-//! the address of the request is given along with the answer (`IP_PKTINFO` in ip(7), RFC 3542,
-//! section 6.1).
+//! it gives the source address along with the answer (`IP_PKTINFO` in ip(7), RFC 3542, section
+//! 6.1). So the address to which each request was sent is read along with it.
 
 use nix::libc;
 use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
@@ -26,7 +26,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
     /// Address of the sender.
     pub(crate) from: SocketAddr,
-    /// The address to which the datagram was sent, if that is not the socket's own.
+    /// The address to which the datagram was sent; `None` if the socket is bound to one address.
     pub(crate) to: Option<IpAddr>,
 }
 

@@ -60,8 +60,8 @@ impl RelayMemory {
         }
     }
 
-    /// Memory for a segment. Its stream has waited for the memory before, or has no other segment
-    /// in transit; in the second case the limit may be exceeded.
+    /// Memory for a segment or for the copy of a datagram, even beyond the limit. The stream of a
+    /// segment has waited for free memory before, or has no other segment in transit.
     pub(crate) fn hold(self: &Arc<RelayMemory>, payload: &[u8]) -> Held {
         let size = size(payload);
         let used = self.used.fetch_add(size, Ordering::Relaxed);

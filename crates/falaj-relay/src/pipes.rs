@@ -42,7 +42,7 @@ pub struct RelayFlow {
 pub(crate) enum PacketOutcome<T> {
     /// The packet has arrived at the far end of the link.
     Due(T),
-    /// The packet is too large, or the discipline dropped it.
+    /// The engine has dropped the packet.
     Lost(T),
 }
 
@@ -223,8 +223,8 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    /// Sends a packet that has taken its room, or that needs none, as the setup and the end of a
-    /// stream.
+    /// Sends a packet. If `counted`, it has taken room in its queue, and gives the room back when
+    /// it leaves. Messages that open or end a stream take no room.
     pub(crate) fn input(&mut self, way: &IngressRoute, length: u32, item: T, counted: bool) {
         let IngressRoute { entry, key } = way;
         let room =
@@ -241,7 +241,8 @@ impl<T: Cargo> Pipes<T> {
         self.note();
     }
 
-    /// The packets that have been delivered or lost by now, in order.
+    /// The packets that were lost or delivered since the last call; the delivered packets are in
+    /// the order of their due times.
     pub(crate) fn poll(&mut self) -> Vec<PacketOutcome<T>> {
         let now = self.now();
         self.network.poll(now, &mut self.out);
@@ -317,7 +318,7 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    /// A handle for a packet in transit.
+    /// Stores a packet in transit, and returns its handle.
     fn hold(&mut self, item: OnItsWay<T>) -> u32 {
         match self.free.pop() {
             Some(handle) => {

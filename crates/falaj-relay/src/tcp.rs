@@ -109,7 +109,7 @@ struct RelayStream {
     windows: [Arc<QueueRoom>; 2],
     /// For each direction: the last message that was sent, if any.
     said: [LastWord; 2],
-    /// For each direction: true if its last message has arrived.
+    /// For each direction: true if its last message has arrived, or none can arrive any more.
     over: [bool; 2],
 }
 
@@ -267,7 +267,8 @@ impl Tcp {
         self.say(id, DOWN, SegmentContent::Opened, core);
     }
 
-    /// Sends a message without data. A stream's last message is sent only once.
+    /// Sends a message without data. In each direction, an end and a reset are sent at most once,
+    /// and no end after a reset.
     fn say(&mut self, id: u64, pipe: usize, what: SegmentContent, core: &mut Core) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let last = match what {
@@ -336,7 +337,7 @@ impl Tcp {
                 if let Some(side) = &mut stream.sides[1 - pipe] {
                     side.reset();
                 }
-                // The sender of the other direction notices this when its own socket ends.
+                // The reader of that socket, which feeds the other direction, ends too.
                 stream.windows[1 - pipe].close();
                 stream.over[1 - pipe] = true;
                 self.ends(id, pipe);

@@ -22,9 +22,10 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A message from a reader.
 pub(crate) enum UdpMessage {
-    /// The sender, the address of this host to which it has sent (if this host has several), and
-    /// the payload.
+    /// The sender, the address of this host to which it has sent (if the relay listens at all
+    /// addresses), and the payload.
     FromClient(SocketAddr, Option<IpAddr>, Held),
+    /// The client to which the answer goes, and the payload.
     FromServer(SocketAddr, Held),
 }
 
@@ -45,8 +46,8 @@ impl Datagram {
 
 struct UdpClient {
     socket: Arc<UdpSocket>,
-    /// The address of this host to which the client sends, if there are several; answers are sent
-    /// from this address.
+    /// The address of this host to which the client sends, if the relay listens at all addresses;
+    /// answers are sent from this address.
     asked: Option<IpAddr>,
     active: Instant,
     /// True if the client has sent again after an answer: its address is not forged, and it sends
@@ -90,7 +91,7 @@ fn read(
                         return;
                     }
                 }
-                // If no server listens there, its host refuses the datagram.
+                // If no server listens at the far address, its host refuses the datagram.
                 Err(e)
                     if matches!(
                         e.kind(),

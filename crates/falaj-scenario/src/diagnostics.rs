@@ -69,7 +69,7 @@ impl Problem {
     }
 }
 
-/// All problems of one file, in the order of their places.
+/// The problems of one file, in the order of their places; at most [`Diagnostics::MOST`] are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics {
     file: String,
@@ -139,9 +139,9 @@ impl Diagnostics {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// Renders all problems for a terminal, each with its line of the file. Of several similar
-    /// warnings only the first is shown, with the line numbers of the others. Colours are ANSI
-    /// escapes. Ends without a newline; empty if there are no problems.
+    /// Renders all problems for a terminal, each with its line of the file. Of three or more
+    /// similar warnings only the first is shown, with the line numbers of the others. Colours are
+    /// ANSI escapes. Ends without a newline; empty if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let told = |(problem, alike): &(&Problem, Vec<usize>)| {

@@ -51,7 +51,8 @@ fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     same.then(|| others.map(|(f, _)| f as u32..f as u32 + 1).collect())
 }
 
-/// The rules as the engine needs them: links are given by their places in the engine.
+/// The rules as the engine needs them: links are given by their places in the engine. Without
+/// rules, one rule leads all packets to the first link.
 fn rules(scenario: &Scenario, at: &[u32]) -> Vec<RouteRule> {
     match (scenario.rules.as_slice(), at.first()) {
         ([], Some(first)) => vec![RouteRule::all_to(*first)],
@@ -205,8 +206,9 @@ pub fn difference(
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
-/// Computes the same if the change only affects values of this flow, but not its adapter or masks,
-/// and there is only one link. The other flows, of which there may be thousands, are not compared.
+/// Computes the [`difference`] for a change that only affects values of this flow, not its adapter
+/// or masks. The scenario must have a single link. The other flows, which may be thousands, are not
+/// compared.
 ///
 /// # Errors
 /// As for [`difference`].
@@ -245,8 +247,8 @@ pub fn of_values(
     Ok(Difference { ways, change, at: at.to_vec(), others: false })
 }
 
-/// The new index of each rule. A rule with a name becomes the rule of the same name; a rule without
-/// a name becomes an equal rule.
+/// The new index of each rule; `None` if the rule is removed. A rule with a name becomes the rule
+/// of the same name; a rule without a name becomes an equal rule without a name.
 fn rules_become(
     before: &Scenario,
     after: &Scenario,
@@ -259,7 +261,7 @@ fn rules_become(
     let mut taken = vec![false; after.rules.len()];
     let is = |n: usize| {
         let found = if numbered(before, n) {
-            // Usually the neighbouring rules stay in place.
+            // The search begins at the rule's old index, where the rule usually still is.
             let same = |&m: &usize| !taken[m] && numbered(after, m) && led[n] == leads[m];
             (n..after.rules.len()).chain(0..n.min(after.rules.len())).find(same)?
         } else {
@@ -272,7 +274,8 @@ fn rules_become(
 }
 
 /// The mapping of each flow; empty if each flow keeps its place. Queued packets of a removed flow
-/// move to the flow that matches every packet, or, if there is none, to the last flow.
+/// are dropped if `drop` is set. Else they move to the flow that matches every packet, or, if there
+/// is none, to the last flow.
 fn mappings(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);

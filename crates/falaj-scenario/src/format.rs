@@ -240,7 +240,7 @@ fn flat(node: &Node) -> Option<String> {
     Some([ends[0], &all.join(", "), ends[1]].concat())
 }
 
-/// Writes a value after the last line of `out`; lines that it adds are indented by `indent` and
+/// Writes a value at the end of the last line of `out`; further lines are indented by `indent` or
 /// more.
 fn write_value(out: &mut String, node: &Node, indent: usize) {
     let column = out.rsplit('\n').next().map_or(0, |line| line.chars().count());
@@ -300,7 +300,8 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
 
 /// Writes the lines with blank lines between them, and aligns the comments behind them.
 fn lay_out(lines: &[SourceLine]) -> String {
-    // True for the first line of a header and of the comments above it.
+    // For each line: true if it is the first comment directly above a table's header, or the header
+    // if it has none.
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
         if matches!(line, SourceLine::Code { header: true, .. }) {

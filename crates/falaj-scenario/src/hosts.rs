@@ -49,7 +49,8 @@ impl<'a> Reader<'a> {
         self.hosts.push(whole.then(|| Host { name: name.to_owned(), links }));
     }
 
-    /// Reads one link of `host`; reports an error if the link does not exist or has no free end.
+    /// Reads one link of `host`; reports an error if the link does not exist, has no free end, or
+    /// was read for this host already.
     fn link(
         &mut self,
         host: &str,

@@ -112,8 +112,8 @@ fn read(
     Some((after, n))
 }
 
-/// Returns true if the change can affect only the one flow. There must be one link, whose
-/// directions share the same undivided flows, and neither rules nor sources. Values that are
+/// Returns true if the change can affect only the one flow. There must be one link without a mask,
+/// whose directions share the same undivided flows, and neither rules nor sources. Values that are
 /// checked for all flows together are not allowed either: a delay of the link, for which queues may
 /// be too short, and a `tail` of phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {

@@ -235,7 +235,7 @@ pub struct Source {
     /// during a burst, for [`Model::Tcp`] it is zero.
     pub rate: Rate,
     /// Sizes of the packets as the link accounts them. Each size is possible for a UDP datagram
-    /// over IPv4, and fits the link. For video only the largest size is used.
+    /// over IPv4, and fits the link. For video and recordings only the largest size is used.
     pub sizes: Sizes,
     /// A token bucket that the packets pass; it has room for the longest packet.
     pub limit: Option<bucket::Limit>,
@@ -273,7 +273,7 @@ impl Source {
         }
     }
 
-    /// The source without its names.
+    /// The model, rate, sizes, token bucket and times of one of the sources.
     pub fn spec(&self) -> SourceSpec {
         SourceSpec {
             model: self.model.clone(),

@@ -76,7 +76,7 @@ impl fmt::Display for Unreadable {
 }
 impl std::error::Error for Unreadable {}
 
-/// The largest `burst` of an envelope, in bytes.
+/// The largest `burst` of a link or an envelope, and the largest `bytes` of a slot, in bytes.
 pub const BURST_MAX: u64 = 1 << 40;
 /// The smallest `mtu` in bytes: the size that every IPv4 link must carry.
 pub const MTU_MIN: u32 = 68;
@@ -242,7 +242,7 @@ const MIXES: [(&str, [(u32, u32); 3]); 2] =
 ///
 /// # Errors
 /// The errors of [`parse_size`]; a size of zero, or of 2^32 or more; a range that ends before it
-/// begins; a mix with a range, or with a weight above a million.
+/// begins; a mix with a range, or with a weight that is not 1 to 1000000.
 pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
     let bytes = |part: &str| {
         let bytes = parse_size(part)?;

@@ -113,8 +113,8 @@ fn simulation_and_matrices_agree() {
     }
 }
 
-/// At least eighteen of twenty 95 % intervals contain the mean; for one seed, fewer than eighteen
-/// have a probability of one in thirteen.
+/// At least eighteen of twenty 95 % intervals contain the mean. With exact intervals, fewer would
+/// contain it with a probability of one in thirteen; here the seeds are fixed.
 #[test]
 fn intervals_hold_what_they_say() {
     let streams = [Stream::new(2, 1.0)];
@@ -181,8 +181,7 @@ fn nonsense_is_refused_by_its_bound() {
 /// simulation: Poisson arrivals, batches of `sizes` packets, and one server with exponential
 /// service times of these means.
 fn packet_by_packet(rates: &[f64], sizes: &[usize], services: &[f64], packets: usize) -> Vec<f64> {
-    // A multiplicative random number generator with 63 bits; logarithms make its numbers
-    // exponential.
+    // A xorshift random number generator with 64 bits; logarithms make its numbers exponential.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut exponential = move || {
         state ^= state << 13;

@@ -36,7 +36,8 @@ fn a_delay_has_two_sizes_and_a_least() {
     assert!(never.feasible.is_empty() && never.least.delay > 250e-6);
 }
 
-/// Among all sizes and many timeouts, hardly any pair is better than the chosen one.
+/// Nine sizes and four timeouts are tried: no pair of them that keeps the delay needs more than 5 %
+/// fewer batches than the chosen pair.
 #[test]
 fn a_delay_has_a_size_and_a_timeout() {
     let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };

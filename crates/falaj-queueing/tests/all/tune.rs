@@ -187,7 +187,7 @@ fn noisy(
             packer.idle(now, &mut out);
         }
         for (left, stamps) in gone.drain(..) {
-            // A reader that is awake begins at once.
+            // A busy reader is awake: it begins as soon as it is free.
             let there = left.max(now);
             let begins = if free > there {
                 free
@@ -240,8 +240,9 @@ fn mean(delay: f64) -> Wanted {
     Wanted { delay, measure: Measure::Mean }
 }
 
-/// The least processor time of all pairs of a size and one of these timeouts that keep the delay,
-/// and the pair itself.
+/// Least processor time per packet, in nanoseconds, of the pairs of a size and one of these
+/// timeouts that keep the delay. The pair itself follows: its size, and its timeout as a multiple
+/// of the delay.
 fn best(
     wanted: Wanted,
     reader: Reader,
@@ -356,8 +357,8 @@ fn it_sees_bursts_and_destinations() {
     }
 }
 
-/// The load changes tenfold up and down: within a tenth of a second the policy is right, and then
-/// it stays.
+/// The load changes tenfold up and down. After a tenth of a second the mean delay exceeds the
+/// target by at most 10 %; after half a second the policy no longer changes.
 #[test]
 fn it_follows_steps_and_does_not_swing() {
     for delay in [100e-6, 300e-6] {
@@ -371,7 +372,8 @@ fn it_follows_steps_and_does_not_swing() {
             }
         }
         let watch = watched.0.lock().unwrap();
-        // Each choice covers ten milliseconds: half a second after a step the policy is constant.
+        // Each choice covers about ten milliseconds. `end` is one second: in its second half the
+        // policy is constant.
         for end in watch.1.chunks_exact(watch.1.len() / 3) {
             let settled = &end[end.len() / 2..end.len() - 2];
             assert!(settled.iter().all(|policy| policy == &settled[0]), "{settled:?}");
@@ -523,8 +525,8 @@ fn a_filling_is_of_all_sizes() {
     for (rate, timeout) in [(0.05, 20.0), (1.0, 62.0), (3.0, 400.0)] {
         let filling = Filling::new(rate, timeout).unwrap();
         for size in [1, 2, 7, 62, 900, 5000] {
-            // The expected values are computed from the probabilities of fewer than j arrivals in
-            // that time.
+            // The expected values are computed from the probabilities of fewer than j arrivals
+            // within the timeout.
             let (mut fewer, mut log, mut sizes, mut waits) = (0.0, -rate * timeout, 1.0, 0.0);
             for j in 1..size {
                 fewer += f64::exp(log);

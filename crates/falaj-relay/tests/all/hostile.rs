@@ -237,7 +237,8 @@ pub(crate) fn relay(bytes: &[u8]) {
     }
     drop(sockets);
 
-    // Tables may still be full of forgotten clients, and a link loses packets.
+    // The table may still be full of clients that have ended, and a link loses packets: a good
+    // datagram is sent again until it comes back.
     let (began, socket) = (Instant::now(), client());
     socket.set_nonblocking(false).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a time");

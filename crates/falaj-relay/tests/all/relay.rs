@@ -226,7 +226,7 @@ fn a_stream_arrives_whole_and_late() {
     let (to, server) = serve(|mut stream| {
         let mut got = Vec::new();
         stream.read_to_end(&mut got).unwrap();
-        // Half of the stream is closed; the other half is open.
+        // The client has ended its direction; the direction to the client is still open.
         stream.write_all(&got[..100_000]).unwrap();
         got
     });

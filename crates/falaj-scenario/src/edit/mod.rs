@@ -122,7 +122,7 @@ pub struct Edit<'a> {
     /// New flows and rules: they are tried before all others, in the order in which they were
     /// written.
     new: Vec<Vec<String>>,
-    /// The link that takes all packets, if the scenario had no rules before.
+    /// The only link, which takes all packets, if the scenario had no rules before.
     takes_all: Option<String>,
 }
 
@@ -207,7 +207,8 @@ impl Edit<'_> {
             let at = table_at(self.file.as_table_mut(), &path)?;
             let nothing = Item::Value(Value::InlineTable(InlineTable::new()));
             if path.last().is_some_and(|within| within == "flow") && !at.contains_key(name) {
-                // The first rule or flow that matches a packet takes it.
+                // The first flow that matches a packet takes it: a new flow is put before the old
+                // ones.
                 let others: Vec<(String, Item)> =
                     at.iter().map(|(name, of)| (name.to_owned(), of.clone())).collect();
                 others.iter().for_each(|(name, _)| drop(at.remove(name)));
@@ -227,7 +228,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Adds the link or the rule to which a key belongs. Returns true if the key belongs to one.
+    /// Adds the link or the rule to which a key belongs. Returns true if it was added.
     fn begin(&mut self, words: &[String]) -> bool {
         match words {
             [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {

@@ -173,7 +173,7 @@ pub(super) fn resolve(
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // For a key that no table has, these are the tables that the words before the key name.
+    // For a key that no table has, these are the tables that are named by the words before the key.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {

@@ -17,12 +17,12 @@ pub(crate) struct ProfileFile {
     pub(crate) bw: Option<Rate>,
     /// Packets whose random number is above this probability are lost.
     pub(crate) loss_level: Probability,
-    /// Corners of the cumulative distribution function, both coordinates ascending.
+    /// Corners of the cumulative distribution function, in order: neither coordinate decreases.
     pub(crate) points: Vec<(Probability, Span)>,
 }
 
-/// Parses a profile. The points must be a distribution: from probability 0 to probability 1, with
-/// both coordinates ascending.
+/// Parses a profile. The points must be a distribution: from probability 0 to probability 1, and
+/// neither coordinate may decrease.
 pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     let mut read = ProfileFile { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
     // Index of the probability among the words of a point.

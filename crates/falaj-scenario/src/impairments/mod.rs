@@ -1,8 +1,8 @@
 //! Impairments of packets behind a link's queue.
 //!
-//! An impairment is one file here and one line of [`IMPAIRMENTS`]: its key, the keys of its table
-//! with their meaning, and their conversion for the engine. Messages, the reference page and the
-//! schema are generated from it.
+//! Each impairment is a constant in one of the files here and an element of [`IMPAIRMENTS`]: its
+//! key, the keys of its table with their meaning, and their conversion for the engine. Messages,
+//! the reference page and the schema are generated from it.
 
 mod event;
 mod jitter;
@@ -106,7 +106,8 @@ pub(crate) fn read(mut reading: Reading<'_, '_>) -> Option<Impairments> {
     whole.then_some(reading.impairments)
 }
 
-/// Example of a key of an impairment's table, if it depends on the `kind`.
+/// Example of an impairment's table for a kind that takes this key; `None` if the table has no
+/// `kind`.
 pub(crate) fn example(word: &str, key: &str) -> Option<&'static str> {
     let of = IMPAIRMENTS.iter().find(|of| of.key.name == word)?;
     let kind = of.kinds.iter().find(|kind| kind.takes.contains(&key)).or(of.kinds.first())?;

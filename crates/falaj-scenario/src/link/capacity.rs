@@ -11,10 +11,10 @@ use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The keys that set the capacity. If several tables have them, the direction's own table takes
+/// The keys that set the capacity. If several tables have them, the innermost of these tables takes
 /// precedence.
 const OWN: [&str; 2] = ["rate", "trace"];
-/// Size in bytes of a packet of a mahimahi trace.
+/// Size in bytes of an IP packet of a mahimahi trace.
 const PACKET: u32 = 1500;
 
 /// Returns the rate (for a trace, its mean) and the capacity; `None` after an error, which was
@@ -55,7 +55,7 @@ pub(crate) fn capacity(
         }
         return traced(&given, layer?, beside, problems);
     }
-    // The rate of a profile counts only if no key sets the rate.
+    // The rate of a profile counts only if there is neither `rate` nor `trace`.
     let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
     let rate = match bw.filter(|_| silent) {
         Some(bw) => bw,

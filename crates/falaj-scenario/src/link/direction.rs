@@ -121,8 +121,9 @@ impl Draft<'_> {
     }
 }
 
-/// A function that reads some keys of a direction into a draft. It returns `None` if they are wrong
-/// or missing, which it has reported; the direction is then incomplete.
+/// A function that reads some keys of a direction into a draft. After `None` the direction is
+/// incomplete: a key is wrong or missing, which the function has reported. After a reported error
+/// in `cells`, `overhead` or `profile`, it returns `Some`, and the draft keeps the default.
 struct Reader {
     keys: &'static [&'static str],
     read: for<'a> fn(&Source<'_, 'a>, &mut Draft<'a>, &mut Vec<Problem>) -> Option<()>,
@@ -286,8 +287,8 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
-    /// Runs the readers. The result has at least one flow; `None` after an error, which was
-    /// reported.
+    /// Completes the draft after the readers have run. The result has at least one flow. Returns
+    /// `None` after an error, which was reported, or if the flows may be below a misspelt header.
     fn whole<'s>(
         &'s self,
         mut draft: Draft<'a>,
@@ -299,8 +300,8 @@ impl<'a> Source<'_, 'a> {
             if self.parted {
                 return None;
             }
-            // If the link has no flows it becomes a single flow, so each key of flows must have a
-            // default in its discipline.
+            // If the link has no flows, one flow takes all packets: each key that the discipline
+            // has for flows must have a default.
             draft.flows.push(all(self.tables, chosen.entry, queue, problems)?);
         }
         let Draft { mut pipe, layer, mtu, overhead, cells, flows, .. } = draft;
@@ -319,7 +320,7 @@ impl<'a> Source<'_, 'a> {
     }
 }
 
-/// A direction after all keys are read, and before its discipline checks the setup.
+/// A direction after all readers have run, and before its discipline checks the setup.
 struct Whole<'w, 'a> {
     source: &'w Source<'w, 'a>,
     chosen: &'w Chosen<'a>,
@@ -338,7 +339,7 @@ impl<'a> Whole<'_, 'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<(Direction, Vec<Option<Rate>>)> {
         let kind = self.pipe.kind;
-        // If flows have masks, no flow may have parts.
+        // Here the discipline itself schedules the parts of a flow: then no flow may have a mask.
         if self.slots().len() < self.classes().len() {
             self.possible(&self.flows.iter().collect::<Vec<_>>(), problems)?;
         }
@@ -466,7 +467,7 @@ impl<'a> Whole<'_, 'a> {
                 Some(fields) => place(fields.field("queue"), &fields.at),
                 None => (self.source.tables.first().map_or(0..0, |t| t.at.clone()), true),
             };
-            // A flow that requires a short delay has a short queue on purpose.
+            // A flow that requires a delay may have a short queue on purpose.
             let wanted = |n: usize| flows[n].flow.requires.delay.is_some();
             if flow.map_or_else(|| (0..flows.len()).any(wanted), wanted) {
                 continue;

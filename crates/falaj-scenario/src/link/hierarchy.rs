@@ -70,7 +70,7 @@ pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
 }
 
 /// The setups of these flows for a discipline of `kind`. The setup of a flow that the discipline
-/// divides itself includes its parts. All other values come from `link`.
+/// divides itself includes its parts, with the rate and the largest packet of `link`.
 pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
     let one = |flow: &FlowRead<'_>| {
         let mut setup = flow.setup.clone();

@@ -9,7 +9,7 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::registry;
 use falaj_sched::units::rate::Rate;
 
-/// The discipline that was chosen for a direction.
+/// The discipline that was chosen for a direction or for the parts of a flow.
 pub(crate) struct Chosen<'a> {
     pub(crate) entry: &'static Manifest,
     /// The table that names it, unless the scheduler is the default.

@@ -109,7 +109,7 @@ impl ShortQueue {
     }
 }
 
-/// A phase whose end is often wasted, because it is too short for a packet.
+/// A phase whose end is often wasted, because the time left is too short for a packet.
 pub(crate) struct LongTail {
     pub(crate) flow: usize,
     phase: Span,

@@ -1,5 +1,5 @@
-//! Warnings about marks that no rule sets, rules that no packet reaches, and links to which no rule
-//! leads.
+//! Warnings about marks that no rule sets, rules that no packet reaches, packets that match no
+//! rule, and links to which no rule leads.
 
 use crate::diagnostics::Problem;
 use crate::link::Known;
@@ -61,8 +61,8 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     if all.is_empty() {
         return;
     }
-    // For each direction: packets reach a rule from the rule before it, unless that rule matches
-    // all packets, or from a rule with `skip-to`.
+    // For each direction: packets reach a rule from the rule before it, unless that rule keeps all
+    // packets, or they reach it from a rule with `skip-to`.
     let mut reached = vec![[false; 2]; all.len() + 1];
     reached[0] = [true; 2];
     for (n, read) in all.iter().enumerate() {

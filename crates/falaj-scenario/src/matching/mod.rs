@@ -66,7 +66,7 @@ const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src 
                        N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, \
                        mac-dst MAC, mark N, not TERM, ( A or B ); see `falaj explain match`";
 
-/// Maximum number of rules without `or` into which a rule is divided.
+/// Maximum number of alternatives, which contain no `or`, into which a rule is divided.
 const MOST: usize = 4096;
 /// Maximum depth of nested blocks.
 const DEEPEST: usize = 32;
@@ -102,8 +102,8 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
     Ok((matches, named))
 }
 
-/// Reads a rule as [`parse_match`] does, except that a rule which no packet can match yields an
-/// empty list instead of an error.
+/// Reads a rule as [`parse_match`] does, except that a rule with `not` or a block which no packet
+/// can match yields an empty list instead of an error.
 ///
 /// # Errors
 /// The same as of [`parse_match`].

@@ -206,7 +206,7 @@ pub(super) fn net((word, at): (&str, Range<usize>)) -> Result<Net, Unreadable> {
     Ok(Net { addr, len })
 }
 
-/// Reads a number of digits alone; `FromStr` would accept a plus sign, too.
+/// Reads a number that has only digits; `FromStr` would accept a plus sign, too.
 fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
     if word.bytes().all(|b| b.is_ascii_digit()) { word.parse().ok() } else { None }
 }

@@ -37,8 +37,8 @@ impl<'a> BriefTable<'a> {
         BriefTable::of_kinds(key, &[], tables, problems)
     }
 
-    /// Reads the value or table of `key`. Each of `kinds` lists the keys that the table may then
-    /// have; without kinds, the table may have all keys.
+    /// Reads the value or table of `key`. Each of `kinds` lists the keys that a table of this kind
+    /// may have; without kinds, the table may have all keys.
     pub(crate) fn of_kinds(
         key: &Key,
         kinds: &[Kind],

@@ -124,8 +124,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads `table`, whose keys are `keys`, and reports its errors; keys in `elsewhere` are skipped,
-/// because other code reads them.
+/// Reads `table`, whose keys are `keys`, and reports its errors. Keys in `elsewhere` are allowed
+/// too, but are not read here.
 pub(crate) fn fields<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
@@ -200,7 +200,7 @@ fn unknown<'k>(
     problem.help(format!("allowed: {}", suggest::list(names)))
 }
 
-/// The schedulers in words: `the scheduler `drr``, or `the schedulers `drr`, `wrr``.
+/// The schedulers in words, as in "the scheduler `drr`" or "the schedulers `drr`, `wrr`".
 fn of_schedulers(kinds: Vec<&str>) -> String {
     format!("the scheduler{} {}", if kinds.len() == 1 { "" } else { "s" }, suggest::list(kinds))
 }
@@ -271,7 +271,8 @@ pub(crate) fn deciding(
     word(&mut Vec::new()).or_else(|| word(problems))
 }
 
-/// Reads the parameters of a discipline.
+/// Reads the values of `keys`, such as the parameters of a discipline. Returns `None` after an
+/// error, which was reported.
 pub(crate) fn values(
     tables: &[&Fields<'_>],
     keys: impl Iterator<Item = Key>,

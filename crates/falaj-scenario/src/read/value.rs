@@ -272,8 +272,8 @@ fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> P
     at_value(key, error, &part)
 }
 
-/// The place in the file of a part of a text. If the text has no escapes, it follows the opening
-/// quote unchanged.
+/// The place in the file of a part of a text. A text without escapes follows the opening quote
+/// unchanged; for a text with escapes, the place of the whole text is returned.
 pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
     let plain = at.len() == text.len() + 2;
     if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }

@@ -20,7 +20,8 @@ pub struct Wish {
 }
 
 /// Returns the disciplines for the purpose of `wish`, sorted by how well they match the other
-/// answers. An earlier answer counts more than all later ones together.
+/// answers. An earlier answer counts more than all later ones together. Among equal matches,
+/// disciplines whose first purpose is that of `wish` come first.
 pub fn choose(wish: Wish) -> Vec<&'static Manifest> {
     let mut found: Vec<&Manifest> =
         registry::ENTRIES.iter().filter(|entry| entry.purposes.contains(&wish.purpose)).collect();

@@ -113,7 +113,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         }
     }
     assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
-    // The discipline has no rate of its own here, so the error concerns the link's rate.
+    // Neither the scheduler nor a flow sets a rate here, so the error concerns the link's rate.
     let slow = text(r#"kind = "dcf""#, "").replace("10mbit", "500kbit");
     let said = falaj_scenario::parse(&slow, "a.toml").expect_err("no such rate").to_string();
     assert!(

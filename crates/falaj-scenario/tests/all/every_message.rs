@@ -43,7 +43,7 @@ fn marks_that_no_rule_sets() {
     let (_, notes) =
         falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
-    // Equal flows, at any depth, in one direction or both.
+    // A flow that matches such a mark is reported too, in both directions or in one.
     let flow = |part: &str, mark: u32| {
         text(7)
             + &format!(

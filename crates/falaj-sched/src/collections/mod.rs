@@ -1,5 +1,5 @@
-//! Data structures indexed by flow: they find the flow with the earliest due time or the smallest
-//! tag, or hold sets of flows.
+//! Data structures that find the flow with the earliest due time or the smallest tag, or hold sets
+//! of flows or of levels.
 
 pub mod calendar;
 pub(crate) mod flow_set;

@@ -102,7 +102,8 @@ impl Heap {
         }
     }
 
-    /// Removes all entries before `limit`, in no order; examines all entries.
+    /// Removes all entries before `limit`, and calls `each` with their flows, in no particular
+    /// order. Examines all entries.
     pub(crate) fn drain_before(&mut self, limit: u64, mut each: impl FnMut(u32)) {
         let limit = Entry::new(limit, 0);
         self.0.retain(|entry| {

@@ -5,9 +5,9 @@
 //! and two winners play the next game. A change repeats the games from its place up. No branch
 //! depends on the winner, whereas a heap causes a branch misprediction at each level; and the
 //! opponents on the path are known beforehand. The depth depends on the places in use, not on the
-//! possible number of flows. A new flow takes the place that was left last; if no place was left,
-//! it takes the lowest place that was never used. When all flows have left, the lowest place is
-//! used first again. A single flow at the first place has no opponent.
+//! possible number of flows. A new flow takes the place that was vacated last; if no vacated place
+//! is free, it takes the lowest place that was never used. When all flows have left, the lowest
+//! place is used first again. A single flow at the first place has no opponent.
 //!
 //! WF2Q+ has a [heap](crate::collections::quad_heap): its flows move between two heaps at each
 //! packet, and nearly always the first flow is removed. A [calendar](crate::collections::calendar)
@@ -105,10 +105,10 @@ impl<A: Tag, B: Tag> Tag for (A, B) {
 
 /// The place of a flow that is not in the tournament.
 const OUT: u32 = u32::MAX;
-/// Flag in `Seat::flow` for a free place. The other bits are the place that was left before this
-/// one.
+/// Flag in `Seat::flow` for a free place. The other bits are the free place that was vacated before
+/// this one.
 const FREE: u32 = 1 << 31;
-/// Value of these bits if no other place was left before.
+/// Value of these bits if no other free place was vacated before.
 const END: u32 = FREE - 1;
 
 /// The contents of a place: a flow with its tag, or the largest tag if the place is free. The
@@ -136,7 +136,8 @@ pub(crate) struct Tournament<K: Copy> {
     /// The place of each flow, or `OUT`.
     places: Vec<u32>,
     number: u32,
-    /// The free place that was left last. The next field is the lowest place that was never used.
+    /// The free place that was vacated last. The next field is the lowest place that was never
+    /// used.
     left: u32,
     unused: u32,
 }

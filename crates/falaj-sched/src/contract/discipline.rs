@@ -141,8 +141,8 @@ pub trait Discipline: Send + Sized {
     }
 
     /// Decides what the link does now. It charges no flow: called again in the same state, it
-    /// returns the same decision. `flows` has each queue's head, and its length in packets and
-    /// bytes, even if another discipline divides the flow. So a discipline that only compares
+    /// returns the same decision. `flows` has each queue's head, and the queue's length in packets
+    /// and bytes, even if another discipline divides the flow. So a discipline that only compares
     /// lengths need not [see arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission
     /// time of a packet.
     fn next(

@@ -67,7 +67,7 @@ pub(crate) fn quantum(setup: &Setup, dice: Dice<'_>) -> Value {
     Value::Bytes(u64::from(setup.largest) + dice(0, 20))
 }
 
-/// Draws a limit in packets, which is reached in few cases.
+/// Draws a limit in packets; in three of four cases it is too high to be reached.
 pub(crate) fn packets(_: &Setup, dice: Dice<'_>) -> Value {
     Value::Count(if dice(0, 3) == 0 { dice(1, 20) } else { 10_000 })
 }

@@ -221,8 +221,8 @@ pub struct Precedence {
     /// The flow has this rank only while it keeps to this limit, and the discipline serves no
     /// packet beyond the limit at this rank; `None` if the flow always has this rank.
     pub contract: Option<ArrivalWindow>,
-    /// Packets are served in the order of their deadlines, the ends of this time after their
-    /// arrivals. `None` if they have no deadlines.
+    /// Time from a packet's arrival to its deadline; packets are served in the order of their
+    /// deadlines. `None` if they have no deadlines.
     pub deadline: Option<Span>,
 }
 
@@ -292,10 +292,10 @@ impl Settling {
 }
 
 /// A curve of two pieces that defines deadlines. For each packet there is an instant, not after its
-/// arrival, at which the curve begins. The packet has left at most `late` after the curve reaches
-/// the number of bytes that have arrived in its flow since then, including the packet. So packets
-/// of a flow that conforms to an envelope wait at most for the horizontal distance from the
-/// envelope to the curve, plus `late`.
+/// arrival, at which the curve begins. The packet's bytes and those that arrived in its flow
+/// between that instant and the packet are counted. The packet has left at most `late` after the
+/// curve reaches this number. So packets of a flow that conforms to an envelope wait at most for
+/// the horizontal distance from the envelope to the curve, plus `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Slope of the first piece.

@@ -149,8 +149,9 @@ pub trait MediumHooks: Discipline {
     }
 
     /// Time by which the packet that was [sent](Discipline::on_transmit) last leaves before the
-    /// latest guaranteed time. `None` if the packet is as early as it was at its arrival. A second
-    /// call for the same packet returns `None`.
+    /// latest guaranteed time. `None` if the discipline does not determine such a time; then the
+    /// packet is as early as it was at its arrival. A second call for the same packet returns
+    /// `None`.
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         None

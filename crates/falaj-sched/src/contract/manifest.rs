@@ -8,8 +8,8 @@ use crate::contract::wfi::WfiFormula;
 /// A discipline as users choose it: its name, its purpose, its parameters, and the facts that the
 /// rest of the program needs.
 ///
-/// It is written as `Manifest { kind: …, ..Manifest::PLAIN }`: the first six fields and the
-/// parameters are always given, the other fields only if they differ from `Manifest::PLAIN`.
+/// It is written as `Manifest { kind: …, ..Manifest::PLAIN }`: the first six fields are always
+/// given, the other fields only if they differ from `Manifest::PLAIN`.
 #[derive(Debug, Clone, Copy)]
 pub struct Manifest {
     /// The discipline's name in a scenario.

@@ -13,6 +13,7 @@
 //! | *`can_migrate_from`* | at a change, on the discipline with the new setup | nothing |
 //! | *`retag`* | then, in place of `start`, for each waiting packet | the old discipline's state |
 //! | `migrate_from` | after `retag`, once | its state and the flows' |
+//! | *`retimed`* | after `migrate_from`, if the packet on the wire now leaves at another time | its state and the flows' |
 //! | *`announce`* | before a packet arrives, if `wants_labels` | its state |
 //! | *`place`*, *`is_full`* | before a packet joins its queue | nothing |
 //! | *`arrived`* | before a packet joins its queue, if `SEES_ARRIVALS`; gives the packet's tag | its state and the flows' |

@@ -114,8 +114,8 @@ impl Arc {
             }
             slices.push(Slice { rate, bytes: bytes as i64, period, time: bytes * pace(rate) });
         }
-        // Bytes that may be sent before a packet after its expected finishing time: for each flow a
-        // slice and its possible excess, and the packet on the wire.
+        // Bytes that may be sent after a packet's expected finishing time, but before the packet:
+        // for each flow a slice and its possible excess, and the packet on the wire.
         let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
         let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
         let late = setup.rate.airtime_of_many(before) + ROUNDING;
@@ -213,9 +213,10 @@ impl Guarantees for Arc {
     /// Own derivation. The flow may have an excess of one packet of `L` bytes from before. So the
     /// packet that ends at byte `y` belongs to one of the first `(y + L)/S + 1` slices of `S`
     /// bytes, and its value is at most `(y + L)/r` plus a period, for the rate `r`. Once it is
-    /// queued, no packet with a larger value is sent first. The other packets of a flow with values
-    /// up to this one have at most the bytes of three parts: the flow's rate from then on, an older
-    /// slice that was not used, and a packet in excess. In addition, one packet is on the wire.
+    /// queued, no packet with a larger value is sent first. The packets of each other flow with
+    /// values up to this one have at most the bytes of three parts: the flow's rate from then on,
+    /// an older slice that was not used, and a packet in excess. In addition, one packet is on the
+    /// wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;

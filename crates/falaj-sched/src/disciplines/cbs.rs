@@ -144,7 +144,7 @@ impl Discipline for Cbs {
 
     fn start(&mut self, _: &mut Flows<CbsFlow>) {}
 
-    /// Credit is kept, in bits.
+    /// Credit is kept, in bits; a class that gets or loses its slope begins without credit.
     fn migrate_from(&mut self, old: Cbs, flows: &mut Flows<CbsFlow>, now: Time) {
         self.serving = old.serving;
         for (f, slopes) in old.slopes.iter().zip(&self.slopes).enumerate() {

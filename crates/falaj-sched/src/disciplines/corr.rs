@@ -315,7 +315,7 @@ impl Guarantees for Corr {
         }
         // When S bytes in p <= S packets have been sent, the next packet ends before [S + L + ((p C
         // + d_i)/T r_i + 2) Q L + D L]/C. Q and D are the sums of the other flows' quotas and
-        // swings, L is the largest packet.
+        // swings, in packets; L is the largest packet.
         let (quotas, swings) = others().fold((0, 0), |(q, d), j| (q + quota(j), d + self.swing(j)));
         let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
         let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))

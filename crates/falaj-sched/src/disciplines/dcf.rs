@@ -8,7 +8,8 @@
 //! for the longest of their frames, nothing is received, and each station draws its next number of
 //! slots from twice the range. A frame that has collided `attempts` times is dropped. After a frame
 //! a station counts down again, even if it has no other frame. A frame that arrives after that
-//! countdown, while the channel is free, is sent at once.
+//! countdown, while the channel is free, is sent at once, or at the next slot if other stations
+//! count down.
 //!
 //! The link is occupied by a packet for preamble and frame, which is its [air
 //! time](MediumHooks::airtime). During SIFS and the acknowledgement the link is free, but no

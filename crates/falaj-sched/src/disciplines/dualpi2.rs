@@ -99,7 +99,8 @@ const C: FlowId = FlowId(1);
 struct Parameters {
     target: Span,
     t_update: Span,
-    /// Gain of the integral term per nanosecond of delay, in units of 2^-64.
+    /// Gain of the integral term per nanosecond of delay, in units of 2^-64; `beta` is that of the
+    /// proportional term.
     alpha: i128,
     beta: i128,
     k: i128,

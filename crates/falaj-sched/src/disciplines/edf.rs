@@ -1,8 +1,8 @@
 //! Earliest deadline first: a packet's deadline is its arrival plus the flow's `deadline`. The
 //! packet with the earliest deadline is sent first.
 //!
-//! Liu and Layland, "Scheduling algorithms for multiprogramming in a
-//! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
+//! Liu and Layland, "Scheduling algorithms for multiprogramming in a hard-real-time environment"
+//! (1973); for packets Ferrari and Verma (1990).
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};

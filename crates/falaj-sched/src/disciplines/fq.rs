@@ -217,7 +217,8 @@ impl Discipline for Fq {
     }
 
     /// The number of queues is kept: if a connection moved to another queue, its packets would be
-    /// reordered. The rest of each pause is scaled to the new rate.
+    /// reordered. The rest of each pause is scaled to the new rate; without a maximum rate, before
+    /// or after the change, it is skipped.
     fn migrate_from(&mut self, old: Fq, flows: &mut Flows<PacedFlow>, now: Time) {
         let Fq { quantum, initial, limit, flow_limit, refill, pacing, .. } = *self;
         let before = old.pacing;

@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn the_best_priority_that_is_there_goes_first() {
         let setup = priorities(4, [9, 5, 0]);
-        // A's first packet finds the link free, so it is sent first; the textbook example starts
-        // with B's packets.
+        // A's first packet finds the link free, so it is sent first. If A's packets arrive 1 us
+        // later, B's first packet finds the link free.
         let sent = order(&setup, Priority::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
         let later = THREE_FLOWS.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes));

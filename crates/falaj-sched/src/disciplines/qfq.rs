@@ -162,7 +162,7 @@ impl Discipline for Qfq {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // Another discipline has sent the flow's only packet.
+            // The flow's only packet was removed without being transmitted by this discipline.
             self.groups.remove_first(flows.state(f));
             self.in_hand = f.0;
         }

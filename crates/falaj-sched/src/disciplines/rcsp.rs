@@ -544,8 +544,8 @@ mod tests {
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{at_once, order, setup, time, values};
 
-    /// A's gaps are at least 2, and three packets of A take at least 9; B's gaps are 4; C is not
-    /// regulated. From 8 on all packets are held.
+    /// A's gaps are at least 2, and at most three packets of A become eligible within 9; B's gaps
+    /// are 4; C is not regulated. From 8 on all packets are held.
     #[test]
     fn regulators_restore_gaps_and_priorities_follow() {
         let regulated = |priority, min, mean, interval| {

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// Reaches the bound: a packet that arrives just after the clock has advanced waits for two
+    /// Reaches the bound: a packet that arrives just after virtual time has advanced waits for two
     /// packets of each other flow; in WFQ it would wait for one.
     #[test]
     fn scfq_lags_as_far_as_its_bound() {

@@ -47,8 +47,8 @@ fn text(dice: &mut Dice, words: &[&str], glue: &str) -> String {
     text
 }
 
-/// Runs all targets on random texts, for a short time or for `FALAJ_FUZZ_SECONDS` seconds. If
-/// `FALAJ_FUZZ_TARGET` is set, only that target runs.
+/// Runs each target on 300 random texts, or on as many as it reads in `FALAJ_FUZZ_SECONDS` seconds.
+/// If `FALAJ_FUZZ_TARGET` is set, only that target runs.
 pub(crate) fn run(targets: &[Target]) {
     let seconds =
         std::env::var("FALAJ_FUZZ_SECONDS").ok().map(|s| s.parse().expect("a number of seconds"));

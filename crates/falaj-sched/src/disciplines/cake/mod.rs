@@ -125,7 +125,7 @@ impl Cake {
         }
         let slowest = rate.unwrap_or(Rate::UNLIMITED).0.min(setup.rate.0);
         let largest = u64::from(setup.largest);
-        // The quantum is the bytes of 1/4096 of a second, so that packets of slow links are
+        // The default quantum is the bytes of 1/4096 of a second, so that packets of slow links are
         // interleaved finely.
         let quantum = (slowest / 8 / 4096).clamp(300.min(largest), largest);
         let mut draws = Draws::new(0, 0);

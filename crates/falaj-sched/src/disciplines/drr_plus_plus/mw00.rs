@@ -45,7 +45,7 @@ pub struct Mw00 {
     round: DeficitRound,
     /// Number of visits until the end of the cycle.
     left: u32,
-    /// True if no normal flow has been visited since the last increase of the credit.
+    /// True if no cycle of normal flows has begun since the last increase of the credit.
     fresh: bool,
 }
 
@@ -95,8 +95,9 @@ impl Discipline for Mw00 {
         }
     }
 
-    /// The round, the cycle and the deficits are kept, and the credit up to the maximum that the
-    /// new setup allows. If the low-latency flow becomes a normal flow, it joins the round last.
+    /// The round, the cycle and the deficits are kept. If the low-latency flow stays the same, the
+    /// credit is kept up to the maximum that the new setup allows; otherwise the credit is `n Q`.
+    /// If the low-latency flow becomes a normal flow, it joins the round last.
     fn migrate_from(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);

@@ -1,8 +1,8 @@
 //! Hierarchical fair service curves (H-FSC): delay and rate of a flow are set independently.
 //!
 //! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
-//! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
-//! for `burst-time`, then `rate`:
+//! and priority services" (1997). A flow has up to three curves of two pieces each. The pieces of
+//! the real-time curve are `burst-rate` for `burst-time`, then `rate`. The curves are:
 //! - real-time: deadlines as in [SCED](crate::disciplines::sced), with two differences. Only
 //!   packets that were sent by this criterion count. A packet is considered only when it is
 //!   *eligible*, that is, when further waiting could make it impossible to keep a later deadline.

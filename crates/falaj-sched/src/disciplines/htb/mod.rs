@@ -136,7 +136,8 @@ pub struct Htb {
     green: Vec<Turns>,
     /// The nodes of the tree: the link, and each class that is divided.
     nodes: Vec<Node>,
-    /// Classes that are not green, ordered by the time at which they become green again.
+    /// Classes that were yellow when they were entered, ordered by the time at which the debt of
+    /// their `rate` is paid.
     greening: Heap,
     /// Red classes, ordered by the time at which they are no longer red.
     red: Heap,

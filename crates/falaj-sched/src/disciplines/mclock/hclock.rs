@@ -180,7 +180,8 @@ impl HClock {
     }
 
     /// Marks a leaf, and the classes above it, as backlogged. If a class was not backlogged, its
-    /// clocks that are in the past are set to now.
+    /// `R` and `L` are set to now if they are in the past. Its `P` is then at least that of the
+    /// last packet that the node above chose by weight.
     fn comes(&mut self, f: FlowId, now: Time) {
         if core::mem::replace(&mut self.backlogged[f.index()], true) {
             return;
