@@ -88,7 +88,8 @@ pub(crate) struct Pipes<T> {
     network: Network,
     /// The room in each queue, by pipe and flow.
     rooms: Vec<Vec<Arc<QueueRoom>>>,
-    /// Number of pipes that belong to links; the bypass has two more pipes.
+    /// Number of pipes that belong to links. The bypass, for packets that pass without a link, has
+    /// two more pipes.
     links: usize,
     items: Vec<Option<OnItsWay<T>>>,
     free: Vec<u32>,
@@ -292,7 +293,8 @@ impl<T: Cargo> Pipes<T> {
                     let handle = self.hold(OnItsWay { item, room: None });
                     self.release(&e, handle);
                 }
-                // A relay has no IP headers, and never announces that a packet may be marked.
+                // A relay has no IP headers, and never announces that a packet may be marked. The
+                // network itself tells the next link how early a packet left.
                 Output::Mark(_) | Output::Early(_) => {}
                 // The links of a relay never change.
                 Output::Retimed(_) => {}

@@ -110,8 +110,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns true if the name can be a host name, and a part of a variable's name; otherwise reports
-/// an error.
+/// Returns true if the name can be a host name, and a part of an environment variable's name;
+/// otherwise reports an error.
 fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bool {
     if TAKEN.contains(&name) {
         problems.push(

@@ -450,7 +450,7 @@ fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unread
     Ok(())
 }
 
-/// The words of a text, with their places. A bracket is a word of its own.
+/// The words of a text, with their places. A parenthesis is a word of its own.
 struct Words<'a> {
     text: &'a str,
     rest: usize,

@@ -135,7 +135,8 @@ pub trait Discipline: Send + Sized {
     /// Called when flow `f`, which had no packet, has a head.
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
-    /// Called when the head of `f` was replaced or removed without being transmitted.
+    /// Called when the head of `f` was replaced or removed without being transmitted by this
+    /// discipline. For example, the packet on the wire at a change of the discipline has left.
     fn head_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }

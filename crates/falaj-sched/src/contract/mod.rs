@@ -20,7 +20,7 @@
 //! | `ready` | a flow's queue was empty and has a packet now | its state and the flows' |
 //! | *`drop_victim`* | a packet has joined its queue | its state |
 //! | *`head_dropped`*, *`dropped_behind_head`* | the head of a queue, or the packet behind it, was dropped | its state and the flows' |
-//! | *`head_changed`* | a head was replaced or removed without a transmission | its state and the flows' |
+//! | *`head_changed`* | a head was replaced or removed without a transmission by this discipline | its state and the flows' |
 //! | `next` | the link is free; any number of times | nothing that changes a later answer |
 //! | *`airtime`* | before the head that `next` named is sent | nothing |
 //! | `on_transmit` | that head starts on the wire: the moment to charge the flow for it | its state and the flows' |

@@ -67,7 +67,7 @@ pub struct Scfq {
     finish: Virtual,
 }
 
-/// State of a flow: 12 bytes, so that with its queue and first packet it fills one cache line.
+/// State of a flow: 12 bytes, so that it fits in one cache line with its queue and first packet.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct ScfqFlow {

@@ -42,8 +42,8 @@ fn parts(file: &Path) -> (String, String) {
     }
 }
 
-/// The quoted texts up to the bracket that closes the one before `code`, and the position of that
-/// bracket.
+/// The quoted texts up to the `)` that closes the `(` just before `code`, and the position of that
+/// `)`.
 fn texts(code: &str) -> (Vec<String>, usize) {
     let (mut found, mut depth, mut text) = (Vec::new(), 1, None::<String>);
     let mut letters = code.char_indices();
