@@ -1,10 +1,11 @@
 //! falaj divides a link into virtual links with guarantees, and emulates any link: on live packets,
 //! in simulated time, and in closed form.
 //!
-//! The program is thin. [`cli`] has the arguments that commands share. [`commands`] has a file for
-//! each command, which reads its options, calls the libraries and prints their results. Code that
-//! several commands share is in the crates beneath: terminal output in `falaj-terminal`, running
-//! links in `falaj-control`, simulation and measurement of scenarios in `falaj-experiment`.
+//! The program is thin. [`cli`] has the arguments that commands share. [`commands`] has, for most
+//! commands, a file or directory that reads the options, calls the libraries and prints the
+//! results; `serve`, `top` and `reproduce` are in other crates. Code that several commands share is
+//! in the crates beneath: terminal output in `falaj-terminal`, running links in `falaj-control`,
+//! simulation and measurement of scenarios in `falaj-experiment`.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

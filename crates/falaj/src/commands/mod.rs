@@ -2,7 +2,7 @@
 //!
 //! A command needs its own file, and entries in two others. In this file: its module, its variant
 //! with the line that `--help` shows, and the match arm that runs it. In `cli/help.rs`: its name in
-//! a group. `serve`, `top` and `reproduce` are in crates of their own.
+//! a group. `serve`, `top` and `reproduce` are in other crates.
 
 mod aggregate;
 mod attach;

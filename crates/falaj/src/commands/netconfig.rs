@@ -95,8 +95,8 @@ fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut kept: Vec<Table> = rules.iter().filter(|rule| !is_mine(rule)).cloned().collect();
     match &made.tables {
         None => ensure!(there, "there is no link `{}`", made.name),
-        // The scenario had no rules. Packets that match no rule would be dropped, so a last rule
-        // sends all other packets along their previous path.
+        // The scenario had no other rules. Packets that match no rule would be dropped, so a last
+        // rule sends all other packets along their previous path.
         Some(_) if kept.is_empty() => {
             let mut rest = Table::new();
             rest.insert("name", value("rest"));

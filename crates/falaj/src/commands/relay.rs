@@ -106,8 +106,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         error => error,
     })?;
     let ((report, elapsed), _) = interruptible(|stop| {
-        // From here on, signals end the relay with its report. Only then is the message printed, as
-        // it names Ctrl-C.
+        // From here on, a signal ends the relay, which then reports. The message below names
+        // Ctrl-C, so it is printed only now.
         signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
         if let Some(at) = relay.address() {
             note!("relaying {at} to {}; Ctrl-C ends it", args.to);

@@ -97,7 +97,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Removes everything from the report except the link, direction or flow of this name.
+/// Keeps only the links, directions and flows that the name selects. Other parts of the report
+/// stay.
 fn only(report: &mut LinksReport, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let mut known = Vec::new();

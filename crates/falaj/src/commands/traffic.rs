@@ -133,8 +133,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     judge(args, scenario, &measured)
 }
 
-/// Returns the exit status: that of a failed condition on the link's results, or that of the
-/// capture.
+/// Returns the exit status: 4 if a condition of `--fail-if` holds for the link's results, and
+/// otherwise that of the capture.
 fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
     let flows =
         measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());

@@ -178,7 +178,8 @@ fn machines_fit_until_they_do_not() {
     )
     .json();
     assert_eq!(json["feasible"], true);
-    // The server has time for ten machines at most.
+    // The copying of packets, 2 x 100k x 500 ns per second and machine, has a load of 1 with ten
+    // machines.
     assert!((2.0..10.0).contains(&number(&json["vms"])), "{json}");
 }
 

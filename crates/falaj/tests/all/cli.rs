@@ -1,4 +1,5 @@
-//! Commands that need no network: `sim`, `plan`, and the messages for wrong input.
+//! Commands that need no network interface, such as `sim`, `plan`, `check` and `fmt`, and their
+//! messages for wrong input.
 
 use crate::common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
 use expect_test::expect;
@@ -55,7 +56,7 @@ fn what_comes_in_goes_out_or_is_dropped() {
                 .map(|key| number(&f[key]));
         assert!(p50 <= p99 && p99 <= max && mean <= max, "{f}");
         assert!(number(&f["max_backlog_packets"]) <= 20.0, "{f}");
-        // Bits offered in 8 x 0.5 s.
+        // Bits delivered in 8 x 0.5 s.
         let bits = delivered * 8.0 * if name == "a" { 500.0 } else { 1500.0 };
         assert!((number(&f["delivered_rate"]) * 4.0 - bits).abs() < 1.0, "{f}");
     }
@@ -125,7 +126,8 @@ fn connections_and_their_transfers_are_told() {
     }
 }
 
-/// Commands without a closed loop refuse TCP sources and give the cure.
+/// `traffic` refuses TCP sources and names the command that simulates them. `plan` gives the reason
+/// why they have no envelope, and `compare` simulates them.
 #[test]
 fn connections_are_simulated_only() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
@@ -154,8 +156,9 @@ fn connections_are_simulated_only() {
     );
 }
 
-/// `falaj plan` bounds delays over several links: for a scenario, for the scenario's export in the
-/// format of other tools, and for those tools' own files.
+/// `falaj plan` bounds delays over several links: for a scenario and, equally, for its export in
+/// the format of other tools. A wrong file in this format is refused, and so is the export of a
+/// scenario that the format cannot express.
 #[test]
 fn bounds_go_over_several_links() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chain.toml");
@@ -416,8 +419,8 @@ fn replications_come_until_an_interval_is_narrow() {
     }
 }
 
-/// The worst case of all envelopes in one queue: the sources send exactly what the plan's bound
-/// assumes, and the simulated delay is within the bound and close to it.
+/// The worst case of all envelopes in one queue: the greedy sources send exactly what the plan's
+/// bound assumes, and the simulated delay is within the bound and close to it.
 #[test]
 fn greedy_sources_meet_the_bound_of_their_envelopes() {
     let text = "[link.a]\nrate = \"20mbit\"\n[link.a.flow.x]\nmatch = \"any\"\nqueue = \"500p\"\n\
@@ -565,7 +568,7 @@ fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
 
 #[test]
 fn ctrl_c_ends_what_reproduces_and_measures() {
-    // The first figures of these commands would take a minute.
+    // The first results of these commands would take a minute.
     let bench = ["bench", "sim", "--only", "fifo", "--millions", "1000", "--repeat", "1", "--json"];
     let reproduce = ["reproduce", "fortuna", "--beyond"];
     for args in [&bench[..], &reproduce[..]] {
@@ -776,8 +779,8 @@ fn an_envelope_bounds_delay_and_backlog() {
         (&a["backlog"]["lossless"], &a["backlog"]["enough"]),
         (&false.into(), &"4242B".into())
     );
-    // With two buckets, both constraints hold: the data at the knee of the second one waits
-    // longest.
+    // With two buckets, both constraints hold: the last byte of the second one's burst, 1000 B,
+    // waits longest.
     let two = format!(r#"[{bucket}, {{ rate = "80mbit", burst = "1000B" }}]"#);
     let a = plan("envelope-two.toml", &sends(&two, "20p"));
     assert_eq!(a["assured"]["delay_ns"], 1_121_120 + 80_000, "{a}");
@@ -1849,8 +1852,8 @@ fn the_picture_of_the_curves_is_up_to_date() {
     );
 }
 
-/// Plans and simulates a link that loses packets and varies their delays, a link with ATM cells,
-/// and a link with a token bucket.
+/// Plans a link that loses packets and varies their delays, also with ATM cells, and with a token
+/// bucket; and simulates the first of them.
 #[test]
 fn what_a_link_does_to_packets_is_said() {
     let radio =
@@ -1958,7 +1961,8 @@ fn the_tutorial_shows_what_is_printed() {
     };
     let sessions = blocks(&page, "console");
     let mut at = sessions.iter();
-    // Returns the next session with this command: the output shown, and the actual output.
+    // Finds the next session with this command, checks that the command prints the output shown,
+    // and returns its exit status.
     let mut shows = |command: &str| {
         let prompt = format!("$ falaj {command}\n");
         let session =
@@ -2052,8 +2056,8 @@ fn a_tree_of_classes_is_imported_and_simulated() {
     let [a11, a12, a2, rest] = ["1-a/1-a1/1-a11", "1-a/1-a1/1-a12", "1-a/1-a2", "1-99"];
     let all = [("w", a11), ("x", a12), ("y", a2), ("z", rest)];
     close(rates(&all), &[(a11, 3.0), (a12, 1.0), (a2, 2.0), (rest, 4.0)]);
-    // The capacity that one class leaves goes to its sibling, up to the sibling's ceiling; the
-    // capacity that a whole company leaves goes to the rest.
+    // The capacity that an idle class leaves goes to its sibling. If all other classes within 1:a
+    // are idle, 1:a12 gets all of 1:a's 6 Mbit/s, which is its ceiling too.
     close(rates(&[all[0], all[2], all[3]]), &[(a11, 4.0), (a2, 2.0), (rest, 4.0)]);
     close(rates(&[all[1], all[3]]), &[(a12, 6.0), (rest, 4.0)]);
 }

@@ -1,5 +1,6 @@
 //! Checks the documents' claims about the code: the reason for each library, the licences of all
-//! libraries, and the places of unsafe code.
+//! libraries, the places of unsafe code, modules on front pages, tests that the page on security
+//! names. Checks the systemd unit of the examples too.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,7 +189,7 @@ fn the_table_of_unsafe_code_is_whole() {
 }
 
 /// A crate's front page that has a table of modules, or describes the crate's layers, names all
-/// modules, in brackets or in backquotes.
+/// public modules, in backquotes.
 #[test]
 fn front_pages_name_each_module() {
     let mut pages = 0;
@@ -212,8 +213,8 @@ fn front_pages_name_each_module() {
     assert!(pages > 3, "{pages} name their modules");
 }
 
-/// Checks the capabilities in the systemd unit. All of them were measured to be necessary: without
-/// any one of them, an adapter's port is refused.
+/// Checks the settings that confine the service in the systemd unit. All its capabilities were
+/// measured to be necessary: without any one of them, an adapter's port is refused.
 #[test]
 fn the_unit_for_systemd_confines_the_service() {
     let unit = read("examples/systemd/falaj.service");

@@ -1,4 +1,5 @@
-//! Tests the arguments of `falaj reproduce`. The published run itself takes minutes.
+//! Tests the arguments of `falaj reproduce`, and short parts of some papers. Whole papers take
+//! minutes.
 
 use crate::common::{falaj, file, number};
 
@@ -69,14 +70,15 @@ fn commands_of_dummynet_do_what_the_talk_says() {
         overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"]
             .clone()
     };
-    // 30 % of the packets take the pipe that is 90 ms longer. With packets 30 ms apart, such a
-    // packet is overtaken unless the next two packets take the long pipe too. The third packet
+    // 30 % of the packets take the pipe whose delay is 90 ms longer. With packets 30 ms apart, such
+    // a packet is overtaken unless the next two packets take the long pipe too. The third packet
     // follows 90 ms later and does not overtake.
     assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
     assert_eq!(at(120.0), 0.0);
 }
 
-/// A row of the table is a scenario that `sim` reads; its connections have the published rates.
+/// A cell's rates are reproduced. Its row of the table is a scenario that `sim` reads, and in that
+/// simulation the first connection has the rate of the reproduction's first run.
 #[test]
 fn a_shared_link_is_reproduced_and_can_be_simulated() {
     let name = "10mbit-dualpi2-cubic20-cubic20";
@@ -91,7 +93,7 @@ fn a_shared_link_is_reproduced_and_can_be_simulated() {
     let path = file("row106.toml", &row.out);
     let ran = falaj(&["sim", path, "--warm-up", "118s", "--json"]);
     let json = ran.json();
-    // The paper's segments have a timestamp of 12 bytes.
+    // In the paper, a segment of 1460 B has a timestamp option of 12 B and a payload of 1448 B.
     let goodput = number(&json["connections"][0]["goodput"]) / 1e6 * 1448.0 / 1460.0;
     assert!((goodput / first - 1.0).abs() < 1e-6, "{goodput} {first}");
 }

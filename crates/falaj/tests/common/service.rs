@@ -162,7 +162,7 @@ impl Service {
         self.child.wait().unwrap();
     }
 
-    /// Returns the uplink's address: the first one of the subnet.
+    /// Returns the uplink's address, the first one of the subnet, with port 9.
     pub(crate) fn uplink(&self) -> String {
         let process = self.processes[""].as_i64().expect("the uplink is in a namespace");
         let routes = std::fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap();

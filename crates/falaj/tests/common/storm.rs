@@ -11,7 +11,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// Destination address of the bad frames before mutation.
+/// Destination address of the good frames, and of the bad ones before mutation.
 pub(crate) const BAD_DESTINATION: [u8; 6] = [0x02, 0, 0, 0, 0, QUESTION];
 /// Ethernet type of the good frames, reserved for experiments.
 const GOOD: u16 = 0x88b5;
@@ -157,7 +157,7 @@ impl FrameTransport for Datagrams {
 }
 
 /// Waits until the other end answers, then sends `frames` bad frames and good ones among them.
-/// Returns a summary of both; panics if a good frame does not return.
+/// Returns a summary of both, or a message if a good frame does not return.
 pub(crate) fn storm<W: FrameTransport>(mut way: W, frames: u64) -> String {
     let seeds = seeds();
     let mut random = Random(0x5eed);

@@ -352,7 +352,7 @@ fn hang_up(_: &Users) {
 }
 
 fn peer(users: &Users) {
-    // The peer reads its whole input before the command starts to run, and runs longer than the
+    // The peer reads its whole input before the command reads its own, and runs longer than the
     // command.
     let peer = "wc -c; echo over; exec sleep 60";
     let mut child = users
@@ -499,8 +499,8 @@ fn rules(users: &Users) {
 
 fn capture(users: &Users) {
     let tenants = file("capture-tenants.toml", TENANTS);
-    // A replay makes the same decisions, whether a file or flags describe the link, and with each
-    // kind of timer.
+    // A replay makes the same decisions, whether a file or flags describe the link, and whether the
+    // event loop polls the clock before an instant or sleeps until it.
     for (name, link) in [
         ("capture-file.pcapng", &[tenants][..]),
         (
@@ -528,7 +528,7 @@ fn capture(users: &Users) {
         // The flood is well above 5 Mbit/s, but on a busy machine not always above 100 Mbit/s.
         assert!(dropped > 100.0 || link == [tenants], "{json}");
 
-        // A difference of one nanosecond in a delay is detected.
+        // A different time in the capture is detected.
         let altered = format!("altered-{name}");
         let mut bytes = std::fs::read(crate::common::directory().join(name)).unwrap();
         let at = bytes.windows(5).rposition(|w| w == b" due=").unwrap() + 5;
@@ -538,7 +538,7 @@ fn capture(users: &Users) {
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert!(ran.out.contains("first difference: number="), "{}", ran.out);
 
-        // Through another link, decisions are not compared, and delays differ.
+        // Through another link, decisions are not compared.
         let other = file("capture-other.toml", &TENANTS.replace("100mbit", "1gbit"));
         let json = falaj(&["sim", other, "--replay", name, "--json"]).json();
         assert_eq!((&json["same_decisions"], number(&json["unmatched"])), (&Value::Null, 0.0));
@@ -1013,7 +1013,7 @@ fn summary(users: &Users) {
     );
 }
 
-/// The first figures of the command would take five minutes.
+/// The first results of the command would take five minutes.
 fn interrupted(_: &Users) {
     let child = program(&["bench", "delay", "--datagrams", "1000000"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
@@ -1250,7 +1250,7 @@ fn compare(_: &Users) {
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert_eq!((&a["bound_ns"], &a["guaranteed_rate"]), (&5_590_080.into(), &37_888_000.into()));
     // Flow b floods, and gets at least its guaranteed rate, simulated and measured. Flow a loses no
-    // packets, except where a busy machine turns even sending into a burst.
+    // packets, except where a busy machine turns evenly spaced packets into a burst.
     for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {
         assert!(number(&b[way]["rate"]) > 37_888_000.0, "{b}");
         assert!(number(&b[way]["dropped"]) > 0.0, "{b}");
@@ -1281,7 +1281,7 @@ fn both_ways(_: &Users) {
     for way in ["up", "down"] {
         let a = flow(&json["flows"], &format!("a {way}"));
         // Four senders and receivers run beside falaj: two processors are not always enough for
-        // even sending.
+        // evenly spaced packets.
         assert!(number(&a["measured"]["rate"]) > 10e6, "{a}");
         let b = flow(&json["flows"], &format!("b {way}"));
         assert!(number(&b["measured"]["rate"]) > 37_888_000.0, "{b}");
@@ -1862,8 +1862,8 @@ fn masks_shown(users: &Users) {
     );
 }
 
-/// Changes every value of a link as fast as possible, while it is flooded and hostile clients use
-/// its socket: each packet is accounted for in every sample.
+/// Changes values of a link as fast as possible, while it is flooded and hostile clients use its
+/// socket: each packet is accounted for in every sample.
 fn changes(users: &Users) {
     const CHANGES: [&[&str]; 14] = [
         &["link.rate=5mbit"],

@@ -115,7 +115,8 @@ fn is_case(name: &str) -> bool {
     bridge::case(name) || attach::case(name)
 }
 
-/// Returns a test that is left out where namespaces are not allowed.
+/// Returns a test that runs in a guest if [`in_guest`] has its name, and that is otherwise left out
+/// where namespaces are not allowed.
 fn trial(
     possible: bool,
     name: String,

@@ -1,6 +1,6 @@
 //! Runs commands from the documentation pages in a shell, as printed: each in a network namespace
-//! with a loopback interface and two others, so that their ports are free. Commands that are not
-//! run are listed with the reason.
+//! with a loopback interface and two veth pairs, so that their ports are free. Commands that are
+//! not run are listed with the reason.
 
 use crate::common::{Ran, directory, signal};
 use libtest_mimic::{Completion, Trial};
@@ -208,8 +208,8 @@ const PAGES: &[Page] = &[
     },
 ];
 
-/// Programs other than falaj that the pages use. In these tests, each one is a script that does
-/// nothing.
+/// Programs other than falaj that the pages use. In these tests, each one is a script that only
+/// reads its input.
 const STAND_INS: [&str; 6] = ["curl", "iperf3", "jq", "ping", "sudo", "tshark"];
 
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {

@@ -1,7 +1,7 @@
 //! Tests `falaj serve` with real packets: adapters in namespaces, queried and changed over HTTP.
 //!
-//! This program also sends in the adapters' namespaces (`--send`). No test depends on the load of
-//! the machine: assertions use counts at nominal instants.
+//! This program also sends in the adapters' namespaces (`--send`). Where possible, assertions hold
+//! on a busy machine too: they use counts, and the instants at which the service took them.
 
 use crate::common::{directory, file, program, signal};
 use crate::service::{Service, THREE, up, within};

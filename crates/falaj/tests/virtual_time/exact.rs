@@ -59,7 +59,7 @@ fn the_same_bytes() {
         }
     });
     assert_ne!(compare("8").out, first.out, "another seed gives other packets");
-    // The capture has every packet that the link passed on.
+    // The capture has every packet that entered the link.
     let peer = format!("{} --probe echo", this());
     let capture = |name: &str| -> (Ran, Vec<u8>) {
         let flags = ["--rate", "1mbit", "--delay", "20ms", "--loss", "10%", "--jitter", "5ms"];

@@ -57,9 +57,9 @@ const LEAD: Span = falaj_experiment::measure::LEAD;
 /// The load and the impairments of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LoadKind {
-    /// Sources that together send a little less or more than the link carries.
+    /// Sources that together send 60 to 120 % of what the link carries.
     Load,
-    /// Sources that send up to three times what the link carries.
+    /// Sources that together send 1.5 to 3 times what the link carries.
     Flood,
     /// A link that loses, duplicates, corrupts, delays and reorders packets.
     Impairments,

@@ -1,5 +1,5 @@
-//! Probes that run at both ends of a link: an echo of datagrams and its client; a connection that
-//! is idle for a long time.
+//! Probes that run at both ends of a link: an echo of datagrams and its client; numbered datagrams;
+//! a flood; a connection that is idle for a long time; values that depend on chance.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};

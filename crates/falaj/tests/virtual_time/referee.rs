@@ -127,8 +127,8 @@ fn policers() {
     const COUNT: u32 = 500;
     const HEADERS: u32 = 28;
     let this = this();
-    // The instants at which the guest sends are not exact. So the tokens present always differ by
-    // more than 6 bytes from the length of the packet.
+    // The instants at which the guest sends are not exact. So the numbers are chosen such that the
+    // tokens present always differ by more than 6 bytes from the length of the packet.
     for (mbit, burst, gap, counted) in [(5, 10_240, 900, 1000), (2, 4_006, 1_700, 700)] {
         for (layer, tc) in [
             (

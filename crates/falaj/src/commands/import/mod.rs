@@ -144,8 +144,8 @@ impl Script<'_> {
         Ok(Script { text, name, args, may_run: !no_run })
     }
 
-    /// Imports the text directly if it consists of commands only. Otherwise runs it in the sandbox,
-    /// and imports the commands that it ran.
+    /// Without arguments, imports the text directly. With arguments, or if only a shell can expand
+    /// the text and it may run, runs it in the sandbox and imports the commands that it ran.
     fn import(
         self,
         import: impl Fn(&str, &str) -> Result<Imported, Diagnostics>,
@@ -174,7 +174,7 @@ impl Script<'_> {
     }
 }
 
-/// Returns true if a script uses its arguments, or if a function in it does: `$1`, `${2}`, `$@`.
+/// Returns true if a script, or a function in it, refers to arguments: `$1`, `${2}`, `$@`.
 fn uses_arguments(script: &str) -> bool {
     let is_argument =
         |rest: &str| rest.trim_start_matches('{').starts_with(|c: char| "123456789@*#".contains(c));

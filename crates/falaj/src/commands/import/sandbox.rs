@@ -38,7 +38,7 @@ pub(super) struct Recorded {
 /// Runs a script with these arguments.
 ///
 /// # Errors
-/// The sandbox cannot be made, or the script does not end.
+/// The sandbox cannot be made, or the script neither ends within 10 s nor reaches its last pause.
 pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
     let sandbox = |user: Option<u32>| {
         let mut sandbox = Command::new("unshare");

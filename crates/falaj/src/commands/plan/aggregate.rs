@@ -147,7 +147,7 @@ fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Maximum number of virtual machines tried.
+/// Maximum number of virtual machines that `--fit-vms` tries.
 const MOST_VMS: usize = 64;
 
 /// Parses a positive number of packets per second: `800k`, `1.5M`, `80000`.
@@ -196,7 +196,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 const SIZE_MAX: usize = 100_000;
 /// Maximum number of unequal virtual machines.
 const GUESTS_MAX: usize = 1_000;
-/// Maximum number of virtual machines: each has a batch of its own in the simulation.
+/// Maximum of `--vms`: each virtual machine has a batch of its own in the simulation.
 const VMS_MAX: usize = 10_000;
 
 fn seconds(span: Span) -> f64 {
@@ -209,8 +209,8 @@ fn time(seconds: f64) -> String {
 
 impl Args {
     /// Returns the streams of batches, first those towards the virtual machines; and the number of
-    /// groups of streams, from the first one on, whose delays count. With --guest the arguments are
-    /// not used.
+    /// groups of streams, from the first one on, whose delays count. With `--guest`, the values
+    /// `vms`, `rate` and `back` are not used.
     fn streams(&self, vms: usize, rate: f64, back: f64) -> (Vec<Stream>, usize) {
         if !self.guest.is_empty() {
             return self.streams_of_guests();

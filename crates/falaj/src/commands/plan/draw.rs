@@ -189,7 +189,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     distances(&mut chart, &frame, picture, envelope.is_some())
 }
 
-/// Draws the arrows and their labels.
+/// Writes the names of the curves, and draws the arrows with their labels.
 fn distances(
     chart: &mut Chart<'_, '_>,
     frame: &CurveFrame,
@@ -220,8 +220,9 @@ fn distances(
     let by_queue = by_queue.map_or(String::new(), |best| format!("; by the queue {}", time(best)));
     let delay = format!("delay ≤ {}{by_queue}", time(wait));
     let backlog = format!("backlog ≤ {}", text::bytes(backlog.bytes as f64));
-    // The label goes below the delay arrow and left of the backlog arrow, where no curve passes, if
-    // there is room; otherwise above, where the arrival curve has already climbed.
+    // The delay's label goes below its arrow if the gap between the curves is `high` enough.
+    // Otherwise it goes above the arrow, left of the backlog arrow, or, without room there, to the
+    // right of the arrow.
     let (roomy, high) = (then > 0.3 * frame.width, level - (top - amount) > 0.16 * frame.tall);
     let (from, aside, v) = match (high, roomy) {
         (true, true) => ((at, level), (12, 7), VPos::Top),
@@ -344,7 +345,8 @@ fn height(curve: &Curve, t: f64) -> f64 {
     Exact::from_float(t).map_or(0.0, |t| float(&curve.at(&t)))
 }
 
-/// Returns the time in ns at which the curve reaches `bytes`.
+/// Returns the time in ns at which the last piece of the curve reaches `bytes`; the start of this
+/// piece if it begins above `bytes` or does not rise.
 fn reached(curve: &Curve, bytes: f64) -> f64 {
     let last = &curve.pieces()[curve.pieces().len() - 1];
     let slope = float(&last.slope);

@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use clap::ValueEnum;
 
-    /// Every network is a scenario without warnings, all of whose flows have a bound by each method
-    /// that applies. Link numbers start at 0.
+    /// Every network is a scenario without warnings, and all its flows have an end-to-end bound. In
+    /// the paths, link numbers start at 0.
     #[test]
     fn every_example_has_bounds() {
         for topology in Topology::value_variants() {

@@ -10,7 +10,7 @@ use falaj_theory::network::BoundMethod;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-/// Number of phases that are printed as text.
+/// Maximum number of phases that are printed as text.
 const MOST: usize = 20;
 
 /// A phase: all periods of the run in which the same scenario holds.

@@ -303,8 +303,8 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
         word = "";
     }
-    // Bounds that the discipline guarantees for a full queue, where they differ from the bound of
-    // the curves.
+    // Bounds that the discipline guarantees for a full queue. The first one is left out if it
+    // equals `assured`, which is printed above.
     let full = guarantee
         .map(|p| &p.delay)
         .filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));

@@ -43,8 +43,8 @@ pub(super) fn tell_of_refusal(port: u16) {
     }
 }
 
-/// Returns a message that names the process already listening at one of these ports in the
-/// namespace (name or process ID), if it can be determined.
+/// Returns a message for a port that is already in use in `namespace`, which is given by name or
+/// process ID. With a process ID, the message names the process that listens, if it is visible.
 pub(super) fn conflict(ports: &[HostPort], namespace: &str) -> String {
     let held = namespace.parse().ok().and_then(|pid| {
         let at = |port: u16| Some((port, listening::process_at(pid, port)?));

@@ -451,8 +451,9 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     }
 }
 
-/// Writes the JSON summary, prints which conditions hold, and returns the exit status. If the
-/// command's status is 0, the status of a failed condition or of the capture replaces it.
+/// Writes the JSON summary, prints which conditions of `--fail-if` hold, and returns the exit
+/// status. If the command's status is 0, it is replaced by 4 if a condition holds, and otherwise by
+/// the status of the capture.
 pub(crate) fn status(
     (exit, captured): (Exit, ExitCode),
     summary: &Summary,

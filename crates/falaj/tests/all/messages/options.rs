@@ -119,7 +119,8 @@ fn benches_of_nothing() {
     );
     sched("--against true --alg hfsc --flows 2", "dummynet's test program has no hfsc");
     sched("--against true --alg drr --flows 2", "true printed no time for null (exit status: 0)");
-    // This script prints the output of dummynet's program for any discipline.
+    // For any discipline, this script prints what dummynet's program prints without a discipline
+    // (`NULL`).
     let theirs = directory().join("knows-no-discipline");
     std::fs::write(&theirs, "#!/bin/sh\necho main NULL n 1 2 time 0.1 12.3 qlen 0 1 >&2\n")
         .expect("a file can be written");

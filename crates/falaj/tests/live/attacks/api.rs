@@ -100,7 +100,8 @@ fn pages() {
     service.end();
 }
 
-/// Opens as many connections as this process may have, to each of the three sockets.
+/// Opens almost as many connections as this process may have, but at most 10,000: a third of them
+/// to each of the three sockets.
 fn idle() {
     let (service, address) = over_tcp("attack-idle");
     let control = service.api.with_extension("sock");

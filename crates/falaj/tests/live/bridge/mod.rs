@@ -604,7 +604,7 @@ fn segments() {
     const UNITS: u64 = 60;
     /// Segment size in bytes; a unit has 3000 B of payload.
     const SIZE: u16 = 8;
-    /// Number of AF_XDP frames that have room.
+    /// Number of frames for which AF_XDP has room.
     const RING: u64 = 4_096;
     let mut unit = vec![1, 1];
     for field in [54, SIZE, 34, 16] {

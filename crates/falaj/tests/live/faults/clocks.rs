@@ -1,6 +1,7 @@
 //! Faults of the clock. falaj reads CLOCK_MONOTONIC, which cannot be set: a step of the time of day
-//! affects no packet. While the machine is suspended or the process is stopped, that clock stops or
-//! continues, and packets that came due meanwhile are delivered at once afterwards.
+//! affects no packet. While the machine is suspended, that clock stops. While only the process is
+//! stopped, the clock continues, and packets that came due meanwhile are delivered at once
+//! afterwards.
 
 use super::scene::{Footprint, Link, LoggedService, Sender, asking, number, until};
 use crate::common::{Ran, directory, falaj, program, signal};
@@ -18,7 +19,7 @@ fn as_ever(ran: &Ran) {
     assert!(times.iter().filter(|&&ms| ms < 120.0).count() * 2 > times.len(), "{times:?}");
 }
 
-/// The time of day jumps by an hour, forward or back in turn, at each reading.
+/// Each reading of the time of day is an hour ahead of or behind the true time, in turn.
 pub(crate) fn step() {
     let library = directory().join("step.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/faults/step.c");
@@ -104,8 +105,8 @@ pub(crate) fn other_zero() {
     as_ever(&link.end());
 }
 
-/// The process is stopped for a while. The report must show this as packets delivered late by the
-/// host, not as a violated guarantee.
+/// The process is stopped for a while. The report must not show this as a violated guarantee: the
+/// kernel keeps the packets that arrive meanwhile, and they reach the link all at once.
 pub(crate) fn stopped() {
     let told = LoggedService::start("stopped", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

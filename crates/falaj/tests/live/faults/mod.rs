@@ -1,4 +1,4 @@
-//! Faults outside of falaj, caused while packets pass. During each fault, the configuration of the
+//! Faults outside of falaj, caused while packets pass. During most faults, the configuration of the
 //! link is changed.
 //!
 //! | file | fault |

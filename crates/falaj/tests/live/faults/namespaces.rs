@@ -35,8 +35,8 @@ pub(crate) fn off() {
         assert!(ran.err.contains(&try_this(kind)), "{ran:?}");
     }
 
-    // The limit applies from now on, to this case's user namespace, and so to all namespaces below
-    // it.
+    // The limits that are set below apply to this case's user namespace, and so to all namespaces
+    // below it.
     let told = LoggedService::start("namespaces", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");

@@ -19,8 +19,8 @@ fn text(wild: &str, calm: &str) -> String {
     )
 }
 
-/// Sends malformed packets: truncated at any length, with lengths, offsets and addresses that are
-/// maximal or zero.
+/// Sends malformed packets: truncated at each length up to 200 B behind the Ethernet header, and
+/// filled with one byte value, which is 0xff in every third packet.
 fn malformed(host: &mut Host) {
     for (n, ethertype) in
         [0x0800_u16, 0x86dd, 0x8100, 0x88a8, 0x0806, 0x0000, 0xffff].into_iter().enumerate()
@@ -162,7 +162,7 @@ pub(crate) fn storms() {
             )
         };
         assert!(of("x up all", "offered") > 20 * STEADY as u64, "a storm: {summary:#}");
-        // The packets with a modest rate have a link of their own: they arrive after 10 ms and the
+        // The packets with a modest rate have a link of their own: a round trip takes 10 ms and the
         // machine's own delay. On a busy machine a few of them are missing.
         let (came, least, median) = (times.len(), times[0], times[times.len() / 2]);
         assert!(

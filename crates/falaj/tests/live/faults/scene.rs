@@ -40,8 +40,8 @@ pub(crate) fn around(case: fn()) {
     }
 }
 
-/// Returns the state of this network namespace: interfaces, their promiscuity counts, packet
-/// sockets, names of sockets, rules.
+/// Returns the state of this network namespace: names of interfaces, number of packet sockets,
+/// names of falaj's Unix sockets, firewall rules.
 pub(crate) fn network() -> Vec<String> {
     let read =
         |name: &str| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
@@ -115,7 +115,8 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// Returns the resources, as soon as the last client's connection is closed.
+    /// Returns the resources, as soon as they stay the same for 50 ms: until then the connection of
+    /// the last client may still be open.
     pub(crate) fn of(process: u32) -> Footprint {
         let mut last = Footprint::now(process);
         for alike in std::iter::repeat_with(|| {
@@ -142,8 +143,8 @@ impl Footprint {
         Footprint { threads: count("task"), children: children(process).len(), files }
     }
 
-    /// Asserts that the process holds the same as before, as soon as the last client's connection
-    /// is closed.
+    /// Asserts that the process holds the same as before, within 60 s: the connection of the last
+    /// client may still be open for a moment.
     pub(crate) fn is_that_of(&self, process: u32) {
         let began = Instant::now();
         loop {
@@ -423,7 +424,8 @@ impl Link {
         assert!(answer["error"].is_null(), "{answer}");
     }
 
-    /// Asserts that every packet is accounted for; returns how many have arrived, by direction.
+    /// Asserts that every packet is accounted for; returns how many were offered to the link, by
+    /// direction.
     pub(crate) fn adds_up(&self) -> [u64; 2] {
         let report = self.ask(&json!({ "do": "show" }));
         [0, 1].map(|direction| {
@@ -483,8 +485,8 @@ pub(crate) fn probe(words: &[&str]) {
                 socket.send_to(&datagram[..length], from).expect("a way back");
             }
         }
-        // Sends requests while there is input, one at a time; prints each round-trip time, in
-        // milliseconds, on a line.
+        // Sends requests forever, one at a time; prints each round-trip time, in milliseconds, on a
+        // line.
         ["ask"] => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");

@@ -79,8 +79,8 @@ fn form(path: &Path, allowed: &[FileFormat], option: &str) -> Result<FileFormat>
     }
 }
 
-/// The replications that an export simulates again: those of the report, but from the first packet
-/// on, with the warm-up.
+/// The replications that an export simulates again: those of the report. Except in the table of
+/// flows, the packets of the warm-up are included.
 struct Runs<'a> {
     scenario: &'a Scenario,
     /// Simulated time of each replication.

@@ -20,7 +20,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     let scenario = runs.scenario;
     let mut packets: Vec<PacketRecord> = Vec::new();
     runs.each(0, |packet| packets.push(packet))?;
-    // Packets of the same instant stay in the order in which they were served.
+    // A stable sort: packets of a flow that arrived at the same instant stay in the order in which
+    // they were sent or dropped.
     packets.sort_by_key(|packet| (packet.arrival, packet.pipe, packet.flow));
     let way = |pipe: usize| if pipe.is_multiple_of(2) { "up" } else { "down" };
     let names: Vec<String> = (0..2 * scenario.links.len())

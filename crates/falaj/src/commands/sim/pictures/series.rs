@@ -22,10 +22,11 @@ pub(super) const PARTS: usize = 600;
 /// Number of time bins combined into one where rates are drawn.
 const GROUP: usize = 6;
 
-/// Maximum number of lines in a picture.
+/// Maximum number of flows that are shown for a direction.
 const MOST: usize = 7;
 
-/// Ratio of longest to shortest delay above which the axis is logarithmic.
+/// Ratio of the longest delay to the lowest median of a flow above which the axis of delays is
+/// logarithmic.
 const DECADES: f64 = 20.0;
 
 /// Quantiles of the delay that have confidence intervals.
@@ -210,8 +211,8 @@ impl PictureInput<'_> {
         })
     }
 
-    /// Returns Jain's index over time: of the throughputs of all flows with packets; and of the
-    /// throughputs of the backlogged flows, each divided by its guaranteed rate.
+    /// Returns Jain's index over time: of the throughputs of the shown flows that have packets; and
+    /// of the throughputs of the backlogged ones, each divided by its guaranteed rate.
     pub(super) fn fairness(&self) -> Sheet {
         let clock = self.clock();
         let groups = PARTS.div_ceil(GROUP);
@@ -291,7 +292,7 @@ impl PictureInput<'_> {
             let (one, unit) = unit(longest.0 as f64, &TIME);
             let name = format!("Delay ({unit})");
             let longest = longest.0 as f64 / one;
-            // Half of a flow's packets are delayed by less than this.
+            // The lowest median of the delays of a flow.
             let medians = shown.flows.iter().filter_map(|f| of(f).delay.quantile(0.5));
             let shortest = medians.map(|median| median.0 as f64 / one).fold(longest, f64::min);
             let x = if shortest > 0.0 && longest > DECADES * shortest {
@@ -548,7 +549,7 @@ const REASONS: [&str; HATCHINGS] =
     ["queue full", "queue's policy", "lost on the link", "too large", "discipline"];
 
 /// Returns Jain's index of some shares: 1 if all are equal, 1/n if one flow has everything, NaN for
-/// fewer than two shares.
+/// fewer than two shares, or if all are zero.
 fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for share in shares {
