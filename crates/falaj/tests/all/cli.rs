@@ -1042,7 +1042,8 @@ fn no_file() {
     assert_eq!(falaj(&["run", "no-such.toml", "--", "true"]).status, Some(2));
 }
 
-/// Captures written by other programs: of IP packets without frames, and of many interfaces.
+/// Captures written by other programs: of IP packets without Ethernet headers, and of several
+/// interfaces.
 #[test]
 fn captures_of_other_programs() {
     let tenants = file("other.toml", "[link.l]\nrate = \"8mbit\"\nlayer = \"ip\"\n");
@@ -1523,8 +1524,8 @@ fn fairness_is_measured_with_a_witness() {
     let (fair, drr) = (number(&of("wf2q+")["b_wfi"]), of("drr"));
     assert!(number(&drr["b_wfi"]) > 4.0 * fair && drr["bound"].is_null(), "{drr}");
 
-    // The worst case found is written as a scenario file that gives the same result when it is read
-    // again.
+    // The worst case found is written as a list of packets, which gives the same result when it is
+    // replayed.
     let few = ["--alg", "wf2q", "--flowsets", "4:1500,1:1500:3"];
     let found = falaj(&[&["bench", "wfi", "--search", "--effort", "200"], &few[..]].concat());
     assert_eq!((found.status, found.err.as_str()), (Some(0), ""));
@@ -1909,8 +1910,8 @@ fn rules_are_simulated() {
     assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
 }
 
-/// After three links, the jitter of calls is within the bound planned for the last one; with
-/// gap-based scheduling alone it is larger.
+/// After three links, the jitter of calls is within the bound planned for the last one. With the
+/// regulator `rate-jitter`, which only restores gaps, it is larger.
 #[test]
 fn jitter_over_a_chain_is_planned_and_simulated() {
     let example = include_str!("../../../../examples/jitter.toml");

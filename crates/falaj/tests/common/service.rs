@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Three adapters: `calm` keeps to its envelope, `greedy` and `wild` send without limit.
+/// Three adapters: `calm` has an envelope; `greedy` and `wild` have none, and may send without
+/// limit.
 pub(crate) const THREE: &str = r#"
 [link.uplink]
 rate = "20mbit"

@@ -66,7 +66,7 @@ pub(crate) fn test(name: &str) -> Result<Completion, Failed> {
     Err(format!("in a guest:\n{said}{}", text(&ran.stderr)).into())
 }
 
-/// Boots a guest that runs this program's test of this name, and exits with the guest's status.
+/// Boots a guest that runs this program's test of this name, and panics unless the test passes.
 pub(crate) fn main(name: &str) {
     let config = GuestConfig {
         kernel: kernel::find(None).expect("there is a kernel"),

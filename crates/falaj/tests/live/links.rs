@@ -961,7 +961,7 @@ fn host(users: &Users, way: &str) {
 }
 
 fn no_way_out(users: &Users) {
-    // With an empty PATH, only programs with absolute paths are found.
+    // With this PATH, falaj finds programs only in root's directories, which it always searches.
     let without = |flags: &[&str]| -> Ran {
         let mut command =
             users.command(&[flags, &["--", &me(), "--probe", "knock", "192.0.2.1"]].concat());

@@ -221,7 +221,8 @@ fn every(half: usize, mut wrong: impl FnMut(&'static Manifest, usize, u64) -> Ve
 fn every_discipline(half: usize) {
     let mut late = Vec::new();
     every(half, |entry, place, number| {
-        // Tests the load, and one other scenario type in turn; with several scenarios, all types.
+        // Tests the kind `Load` and one of the other kinds, which take turns over the disciplines
+        // and scenarios.
         let other = LOAD_KINDS[1 + (place / 2 + number as usize) % (LOAD_KINDS.len() - 1)];
         let mut wrong = Vec::new();
         for beside in [LoadKind::Load, other] {

@@ -1,5 +1,5 @@
-//! Commands that spin, fork, fill memory, close their streams or ignore signals: each one ends,
-//! with a message that says why.
+//! Commands that spin, fork, fill memory, close their streams or ignore signals: each run ends. If
+//! virtual time stands still or signals are ignored, a message says so.
 
 use crate::{Ran, program, run, script, trial};
 use libtest_mimic::Trial;

@@ -7,8 +7,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("tcp::the_simulation_is_the_kernel", simulation_is_the_kernel)]
 }
 
-/// Two cells with tail drop: a queue of one round trip, and one of two packets, in which every
-/// seventh packet is lost.
+/// Two cells with tail drop. In one, the queue holds the packets of one round trip. In the other,
+/// it holds two packets, and every seventh packet is lost.
 fn simulation_is_the_kernel() {
     let only = "reno-10mbit-10ms,cubic-1mbit-10ms";
     let args = ["reproduce", "tcp", "--quick", "--only", only, "--json"];

@@ -293,7 +293,8 @@ impl Args {
         }
     }
 
-    /// Refuses values from which no queue can be built.
+    /// Refuses values from which no queue can be built, values that would take too long, and a
+    /// delay if no size is left to be found.
     fn check(&self) -> Result<()> {
         ensure!(self.vms > 0, "--vms is 0; it must be 1 or more");
         let own = self.guest.iter().filter_map(|guest| guest.size);

@@ -21,8 +21,8 @@ pub(super) fn check(ports: &[HostPort]) -> Result<()> {
     Ok(())
 }
 
-/// Prints a note for each port at which nothing on the host listens: connections to it will be
-/// reset.
+/// Prints a note for each port at which nothing on the host listens: connections to it fail until a
+/// server listens there.
 pub(super) fn tell(ports: &[HostPort]) {
     let there = listening::ports();
     let is_served = |port| {

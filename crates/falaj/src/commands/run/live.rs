@@ -87,7 +87,7 @@ impl Drop for Live {
     }
 }
 
-/// Returns a flow's rate, delay, drops and backlog between two updates, in words.
+/// Returns a flow's rate, delay and drops between two updates, and its backlog now, in words.
 fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
     let (was, is) = (&before.counters, &now.counters);
     let rate = (is.sent_bytes - was.sent_bytes) as f64 * 8e9 / elapsed.0.max(1) as f64;

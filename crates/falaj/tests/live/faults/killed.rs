@@ -76,7 +76,7 @@ pub(crate) fn state() {
     told.end();
 }
 
-/// Changes the queue of `wild`. Returns true if there was an answer.
+/// Changes the queue of `wild`. Returns true if the service answered that the change is made.
 fn changed(api: &Path, packets: u64) -> bool {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::os::unix::net::UnixStream::connect(api) else { return false };

@@ -51,8 +51,8 @@ pub(crate) fn comes_back() {
     told.end();
 }
 
-/// An interface that the service created is removed: it cannot come back, which is reported, and
-/// another adapter can be added.
+/// An interface that the service created is removed: it cannot come back, which is reported once.
+/// The other adapters are not affected.
 pub(crate) fn for_good() {
     let told = LoggedService::start("for-good", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

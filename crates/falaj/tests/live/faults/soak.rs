@@ -1,7 +1,7 @@
 //! Random traffic of all kinds and random changes, for `FALAJ_SOAK` seconds (`make soak`: one hour)
-//! or for 20 s. Afterwards memory usage is as after the warm-up, all counts add up, and no
-//! guarantee was violated. An overloaded link has sent at its configured rate, and the service's
-//! clock has advanced like the clock of this process.
+//! or, without this variable, for 20 s. After the warm-up memory usage does not grow, all counts
+//! add up, and no guarantee is violated. An overloaded link sends at its configured rate, and the
+//! service's clock advances like the clock of this process.
 //!
 //! In a day of virtual time (`make day`), no packets are sent for two minutes after each change
 //! (`FALAJ_REST`, in seconds). So the day has about as many packets as an hour of real time.

@@ -1,5 +1,5 @@
-//! A table with one row for each flow of each replication. As in the report of `falaj sim`, packets
-//! of the warm-up are not counted.
+//! A table with one row for each flow and replication: for the flows that have sources or, with
+//! rules, for all flows. As in the report of `falaj sim`, packets of the warm-up are not counted.
 
 use super::table::{ColumnValues, PendingRows, TableWriter};
 use super::{FileFormat, Runs};

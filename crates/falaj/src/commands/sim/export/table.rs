@@ -43,7 +43,7 @@ impl ColumnValues {
 /// Rows not written yet.
 pub(super) type PendingRows = Vec<(&'static str, ColumnValues)>;
 
-/// Number of rows written at once.
+/// Number of pending rows at which they are written.
 const LINES: usize = 65_536;
 
 /// A table file being written.
