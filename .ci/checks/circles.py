@@ -77,7 +77,7 @@ class Graph:
         return sorted(found, key=lambda c: (-len(c), min(c)))
 
     def largest(self, without, among):
-        """The number of files in the largest circle that is left."""
+        """The number of files in the largest circle among the files `among` that is left without the edges `without`; 1 if none is."""
         return max((len(c) for c in self.circles(without, among)), default=1)
 
     def inner(self, circle):
@@ -164,7 +164,8 @@ class Modules:
     def find(self, path, seen=frozenset()):
         """Resolves the absolute `path`: (the module's path, None) for a module, (file, the item's name) for an item.
 
-        None if the name is unknown, for example because a macro defines it.
+        An unknown name, for example of a macro's item, counts as an item of its module's file; in the search through imports (`seen` is not
+        empty) the result is None.
         """
         module = ()
         for n, name in enumerate(path):
@@ -252,7 +253,7 @@ def crate_graph(crate, files):
 
 
 def python_graph(tree, folder):
-    """The imports between the modules of a Python package, including imports inside functions."""
+    """The imports between the modules of a Python package, including imports inside functions; `__init__.py` is left out."""
     graph = Graph()
     files = {f.removeprefix(folder + "/").removesuffix(".py"): f for f in tree.below(folder, ".py")}
     package = folder.rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""Check 2: the name of a discipline appears only in its own file."""
+"""Check 2: the name of a discipline appears only in its own file, in the registry, and in files that `.ci/house.toml` allows."""
 
 import ast
 import re
@@ -44,7 +44,7 @@ def strings(tree, data):
 
 
 def check(tree, data):
-    """Finds discipline names in files that may not contain them, and permissions that no string needs."""
+    """Finds discipline names in files that may not contain them, and permissions that no string needs or that have no reason."""
     names = kinds(tree, data["disciplines"])
     if not names:
         wrong = f"no discipline was found below {data['disciplines']['home']}"

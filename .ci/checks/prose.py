@@ -5,7 +5,7 @@ import re
 from .disciplines import strings
 from .tree import Finding
 
-# Files that are generated, and records that stay as they were written.
+# Files that are generated, and the list of changes, which stays as it was written.
 MADE = ("docs/reference/cli.md", "docs/reference/scenario.md", "docs/reference/disciplines.md", "CHANGELOG.md")
 WORDS = 40
 SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\[])|(?<=[.!?])\s+")

@@ -44,7 +44,7 @@ class Literal:
 
 @dataclass
 class Item:
-    """A definition: `kind` is the keyword; `depth` counts the braces around it; `inside` those of an impl or trait."""
+    """A definition: `kind` is the keyword; `depth` is the number of braces around it; `inside` is true within an impl or a trait."""
 
     kind: str
     name: str
@@ -325,7 +325,7 @@ def _parse_files(arguments):
 
 
 def read(root, files):
-    """The facts of each of `files`, read in parallel on all cores."""
+    """The facts of each of `files`, as pairs (file, Source); 50 files or more are read in parallel on all cores."""
     if len(files) < 50:
         return [_parse_file(root, file) for file in files]
     parts = [files[n::16] for n in range(16)]
@@ -342,7 +342,7 @@ def module_path(crate, file):
 
 
 def leave_out_test_modules(crate, files):
-    """Marks files that belong to modules which exist for tests alone."""
+    """Marks files of modules that exist for tests alone, and files in a folder named `tests`."""
     for file, source in files.items():
         here = module_path(crate, file)
         for name, inside in source.test_modules:

@@ -53,7 +53,7 @@ class Tree:
 
     @cached_property
     def crates(self):
-        """Folders of the workspace's packages that have sources."""
+        """Folders below `crates` and `bindings` that have a Cargo.toml."""
         return sorted(
             f.removesuffix("/Cargo.toml")
             for f in self.files

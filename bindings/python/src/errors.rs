@@ -33,7 +33,7 @@ pub(crate) fn scenario(py: Python<'_>, diagnostics: &Diagnostics, words: &str) -
     fields().map_or_else(|error| error, |fields| of_class(py, "ScenarioError", &text, &fields))
 }
 
-/// A `SweepError`.
+/// A `SweepError`, or a `ScenarioError` if a scenario of the sweep is invalid.
 pub(crate) fn sweep(py: Python<'_>, error: &falaj_sim::SweepError) -> PyErr {
     match error {
         falaj_sim::SweepError::Scenario(words, diagnostics) => scenario(py, diagnostics, words),

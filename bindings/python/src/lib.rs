@@ -2,8 +2,9 @@
 //! as in the program.
 //!
 //! Users see the modules in `python/falaj`, which have the documentation and the types, and which
-//! call this module. Tables are passed to Python through the Arrow C data interface, and simulation
-//! does not hold the interpreter's lock.
+//! call this module; only the classes of `queueing` and `Queues` are documented here. Tables are
+//! passed to Python through the Arrow C data interface, and simulation does not hold the
+//! interpreter's lock.
 //!
 //! | module | contents |
 //! |---|---|

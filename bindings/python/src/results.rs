@@ -26,8 +26,8 @@ pub(crate) struct Results {
     packets: Option<Py<Columns>>,
     #[pyo3(get)]
     connections: Py<Columns>,
-    /// Precision targets: name, half width of the widest interval now, and true if that is narrow
-    /// enough.
+    /// Precision targets: name, half width of the widest interval as a fraction of its estimate,
+    /// and true if that is narrow enough.
     #[pyo3(get)]
     until: Vec<(String, Option<f64>, bool)>,
     #[pyo3(get)]
@@ -73,8 +73,8 @@ impl Results {
     }
 }
 
-/// Counters are summed over all replications, measured values are means with an interval; quantiles
-/// are over all packets.
+/// A line for each flow. Counters are summed over all replications, measured values are means with
+/// an interval; quantiles and maxima are over all packets.
 fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
     let count = delays.len();
     let of = |f: usize| by_run.iter().map(move |rows| &rows[f]);
@@ -203,7 +203,7 @@ fn replications(by_run: &[Vec<Row>]) -> PyResult<Columns> {
     Columns::new(columns)
 }
 
-/// Number of packets by delay, to three digits.
+/// Number of packets by flow and by delay, to three digits.
 fn histogram(delays: &[(String, Meter)]) -> PyResult<Columns> {
     let (mut flow, mut delay, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     for (name, meter) in delays {

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first exception of Python code during a run, which ends it.
+/// The first exception of Python code during a simulation; it ends the simulation.
 #[derive(Clone)]
 pub(crate) struct Failure {
     first: Arc<Mutex<Option<PyErr>>>,

@@ -136,7 +136,7 @@ pub(crate) fn table(py: Python<'_>, text: &str, name: &str) -> PyResult<Columns>
     Columns::new(columns)
 }
 
-/// Numbers if all values are numbers, otherwise texts.
+/// Whole numbers if all values are whole, floats if all are floats, otherwise texts.
 fn axis_values(table: &Table, n: usize) -> Values {
     let parsed: Vec<Option<Value>> =
         table.lines.iter().map(|line| line.values[n].parse().ok()).collect();

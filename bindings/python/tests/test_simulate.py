@@ -213,7 +213,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     assert [line.get_label() for line in (came, left, least)] == ["arrivals", "departures", "served at least"]
     for x, y in zip(*least.get_data()):
         at = np.searchsorted(left.get_xdata(), x, side="right") - 1
-        # The guarantee counts whole packets: up to the one on the link.
+        # `departures` does not count the packet in transmission yet, of at most 1.5 kB.
         assert y <= left.get_ydata()[max(at, 0)] + 1.5
     result.plot.timeline().figure.canvas.draw()
     for wrong in [lambda: result.plot.throughput(parts=0), lambda: result.plot.cumulative("nobody")]:

@@ -39,7 +39,8 @@ pub trait Carrier: AsFd {
     fn ask_room(&mut self, bytes: usize) -> io::Result<bool>;
     /// Requests a wake-up by the next batch; returns true if there is none yet.
     fn rest(&mut self) -> io::Result<bool>;
-    /// Sets an additional wake-up at this instant.
+    /// Sets an additional wake-up at this instant, in place of an earlier one; `None`: no such
+    /// wake-up.
     fn alarm(&mut self, at: Option<u64>) -> io::Result<()>;
     /// Clears past wake-ups.
     fn clear(&mut self) -> io::Result<()>;
@@ -87,8 +88,8 @@ pub struct Crossing<C = Endpoint> {
     counts: CrossingCounts,
 }
 
-/// Sends a batch, after those that wait. If the packer is tuned, asks the other side to report
-/// when it is done with the batch.
+/// Sends a batch, after those that wait. If the packer is tuned and no batch waits, asks the other
+/// side to report when it is done with the batch.
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
@@ -195,7 +196,7 @@ impl<C: Carrier> Crossing<C> {
     }
 
     /// Writes the next received packet into the buffer and returns its length; None if there is
-    /// none now. After an error in a batch the rest of that batch is lost.
+    /// none now. If a batch ends within a packet or its length, the rest of that batch is lost.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],

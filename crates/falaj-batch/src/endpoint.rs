@@ -29,7 +29,8 @@ const MESSAGE: usize = 256;
 /// Largest number of further descriptors that are sent with those of a pair.
 const MORE: usize = 5;
 
-/// Interval at which a peer's processor time is reported, in nanoseconds.
+/// Shortest interval between two readings of this side's processor time, which it reports to the
+/// peer, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
 
 /// Time of polling, in nanoseconds, for a string that the peer holds back until this side is idle;
@@ -68,7 +69,7 @@ pub struct Endpoint {
     asked: Option<u64>,
     /// The peer's last report of its processor time.
     spent: Took,
-    /// This side's last report to the peer.
+    /// The last reading of this side's processor time, for reports to the peer, and its instant.
     told: Took,
 }
 
@@ -330,7 +331,8 @@ impl Endpoint {
         }
     }
 
-    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC.
+    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC, in place of
+    /// an earlier one; `None`: no such wake-up.
     pub fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
         self.waker.alarm(at)
     }
@@ -354,8 +356,8 @@ fn broken(broken: BrokenRing) -> io::Error {
 }
 
 impl AsFd for Endpoint {
-    /// Readable when the peer has sent a wake-up, or is gone, until the next
-    /// [`wait`](Endpoint::wait).
+    /// Readable when the peer has sent a wake-up or is gone, or the [alarm](Endpoint::alarm) has
+    /// expired, until the next [`wait`](Endpoint::wait).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }

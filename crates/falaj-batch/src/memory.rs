@@ -86,11 +86,11 @@ impl SharedMemory {
         if end > self.0.len() || !at.is_multiple_of(align_of::<C>()) {
             return None;
         }
-        // SAFETY: they lie within the mapping, which begins at a page and stays until `self` is
-        // dropped, and the borrow ends before. The file behind it is sealed against
-        // becoming shorter, so that all its pages stay. Its bytes are written by two
-        // processes, and in this one through atomics alone: nothing gives out another pointer into
-        // it. Any bits are a value of an atomic.
+        // SAFETY: the cells lie within the mapping, which begins at a page and stays until `self`
+        // is dropped, and the borrow ends before. The file behind it is sealed against becoming
+        // shorter, so that all its pages stay. Its bytes are written by two processes, and in this
+        // one through atomics alone: nothing gives out another pointer into it. Any bits are a
+        // value of an atomic.
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at).cast(), count) })
     }
 
@@ -141,7 +141,7 @@ impl SharedMemory {
 
 type Pieces<'a> = (&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8]);
 
-/// The length, which these seals make permanent.
+/// Returns the length of the memory; an error if it does not have these seals.
 fn sealed(fd: impl AsFd, seals: SealFlags) -> io::Result<u64> {
     let has = fs::fcntl_get_seals(&fd)
         .map_err(|_| invalid("the descriptor that was sent is not shared memory"))?;

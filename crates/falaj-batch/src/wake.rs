@@ -52,7 +52,8 @@ impl Waker {
         self.line.as_ref()
     }
 
-    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC.
+    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC, in place of
+    /// an earlier one; `None`: no such wake-up.
     pub(crate) fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
         self.alarm.set(at)
     }
@@ -94,7 +95,7 @@ impl Alarm {
         Ok(Alarm { timer, at: None })
     }
 
-    /// Sets the instant, in nanoseconds of CLOCK_MONOTONIC.
+    /// Sets the instant, in nanoseconds of CLOCK_MONOTONIC; `None` stops the timer.
     pub(crate) fn set(&mut self, at: Option<u64>) -> io::Result<()> {
         if at == self.at {
             return Ok(());

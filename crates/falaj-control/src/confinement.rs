@@ -167,7 +167,7 @@ impl Confinement {
     }
 
     /// Confines this thread and those that it starts, permanently. If the kernel supports it only
-    /// in part or not at all, prints a note once and continues.
+    /// in part or not at all, prints a note and continues.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses it.

@@ -28,7 +28,7 @@ use std::time::Instant;
 
 /// The environment variable with the path of the control socket, for commands behind a link.
 pub const VARIABLE: &str = "FALAJ_CONTROL";
-/// Maximum time for which copying statistics may stop the forwarding of packets at once.
+/// Maximum time for which one step of copying statistics may stop the forwarding of packets.
 const COPYING: Span = Span::from_micros(50);
 /// Number of entries of a mask that are shown by name.
 const BUSIEST: usize = 10;
@@ -90,8 +90,8 @@ struct Ends {
 }
 
 impl Control {
-    /// Listens at this path; without a path it only keeps the scenario and makes its changes. From
-    /// here on the process has another thread.
+    /// Listens at this path; from here on the process has another thread. Without a path it only
+    /// keeps the scenario and makes its changes.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let Some(path) = place else { return Control::with(None, running) };
         let listener = sockets::bind(path)

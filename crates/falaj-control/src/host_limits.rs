@@ -48,10 +48,11 @@ fn place() -> Option<PathBuf> {
     Some(state.join("falaj/host-limits.json"))
 }
 
-/// Stores the limits; returns the path.
+/// Stores the limits; returns the path of the file, or `None` if neither `XDG_STATE_HOME` nor
+/// `HOME` names a directory for it.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn keep(limits: &HostLimits) -> Result<Option<PathBuf>> {
     let Some(place) = place() else { return Ok(None) };
     let why = || place.display().to_string();
@@ -126,7 +127,7 @@ mod tests {
         let said = of("rate = \"3gbit\"\ndelay = \"100us\"");
         assert!(said[0].contains("3.00 Gbit/s") && said[0].contains("2.00 Gbit/s"), "{said:?}");
         assert!(said[1].contains("100us") && said[1].contains("30us"), "{said:?}");
-        // The same number of packets, which are shorter.
+        // The limit in packets per second is the same; with shorter packets the rate is lower.
         assert_eq!(of("rate = \"1.1gbit\"\nmtu = \"700B\"").len(), 1);
     }
 }

@@ -9,10 +9,11 @@
 //! **While it runs.** A control socket serves `falaj show` and `falaj set`, and so does the API of
 //! a service. [`protocol`] defines its messages; `sockets` has the paths of sockets, and `server`
 //! the connections; [`client`] is the other end. The control [`handler`] keeps the running
-//! scenario, has its own thread, and sends requests to the forwarder's thread through a channel of
-//! `messages`; [`endpoint`] is the forwarder's side. [`terms`] has the guarantees of the scenario's
-//! flows; [`running`] describes the running command, [`recording`] captures packets, and `schedule`
-//! makes the scheduled changes. [`masks`] reports the entries of masks, as text and as JSON.
+//! scenario. The socket's thread calls it, and it sends requests to the forwarder's thread through
+//! a channel of `messages`; [`endpoint`] is the forwarder's side. [`terms`] has the guarantees of
+//! the scenario's flows; [`running`] describes the running command, [`recording`] captures packets,
+//! and `schedule` makes the scheduled changes. [`masks`] reports the entries of masks, as text and
+//! as JSON.
 //!
 //! **After it.** [`summary`] reports the results of the link: a table, JSON, and conditions under
 //! which the run has failed.

@@ -61,7 +61,7 @@ pub fn default_options() -> Options {
 }
 
 /// Adapts the options to virtual time, in which waking up takes no time and spinning is of no use.
-/// Each packet leaves at its own instant, unless a slack was given.
+/// Each packet leaves at its own instant, unless a slack was given. The timer `sleep` stays.
 fn in_virtual_time(options: Options) -> Options {
     let usual = Options::default().slack;
     match options.timer {

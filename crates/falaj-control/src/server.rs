@@ -36,8 +36,9 @@ struct Connection<S> {
     closing: bool,
     /// The turn of its last activity.
     heard: u64,
-    /// True if it has sent a request; true if it has read an answer.
+    /// True if it has sent a request.
     asked: bool,
+    /// True if it has taken an answer.
     served: bool,
 }
 
@@ -241,7 +242,8 @@ mod tests {
         }
     }
 
-    /// Any bytes of a client: each line has one answer, and little memory is used.
+    /// Any bytes of a client: each line that is not empty has one answer, and little memory is
+    /// used.
     fn any_bytes(bytes: &[u8]) {
         let mut asked = 0;
         let mut client = Connection::new(Scraps { bytes, said: Vec::new(), turn: 0 }, "hello\n", 0);

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// The parent of the directory if `XDG_RUNTIME_DIR` is not set.
 const TEMPORARY: &str = "/tmp";
 
-/// The default directories of sockets: one directory, or several if another user has taken the
-/// name.
+/// The directories of sockets without `--control`: that in `XDG_RUNTIME_DIR`, or without this
+/// variable all of the user's in `/tmp` whose name begins with `falaj-`.
 pub(crate) fn directories() -> Vec<PathBuf> {
     if let Some(directory) = of_the_session() {
         return vec![directory];
@@ -35,7 +35,7 @@ fn of_the_session() -> Option<PathBuf> {
     Some(PathBuf::from(runtime).join("falaj"))
 }
 
-/// Returns true if this is a directory for its user alone.
+/// Returns true if this is a directory that this user owns, and that no other user can open.
 fn is_own(directory: &Path) -> bool {
     fs::symlink_metadata(directory)
         .is_ok_and(|is| is.is_dir() && is.uid() == geteuid().as_raw() && is.mode() & 0o077 == 0)
@@ -57,8 +57,8 @@ pub(crate) fn of_this_process() -> Result<PathBuf> {
     free.with_context(|| format!("no name is free in {}", directory.display()))
 }
 
-/// Creates a directory with the user's number or, if another user has taken that name, with an
-/// unpredictable name.
+/// Creates a directory named after the user's number or, if another user has taken that name, with
+/// a random suffix.
 fn make_in(temporary: &Path) -> Result<PathBuf> {
     let directory = temporary.join(format!("falaj-{}", geteuid()));
     if make(&directory).is_ok() {

@@ -53,8 +53,9 @@ pub(crate) struct Holds<'a> {
     rate: Option<(Rate, Span)>,
     settling: Option<Span>,
     delay: Option<Span>,
-    /// The envelope of the guarantee, and whether the guarantee depends on it.
+    /// The envelope of the guarantee.
     envelope: &'a [(Rate, u64)],
+    /// True if the guarantee holds only for arrivals within the envelope.
     on_condition: bool,
 }
 

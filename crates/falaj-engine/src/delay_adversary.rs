@@ -1,10 +1,10 @@
 //! Searches for arrivals that delay the packets of a flow as long as possible. The result shows how
 //! close the delay can come to its bound, and whether it exceeds the bound.
 //!
-//! From some instant on, each flow sends a row of packets of two sizes, as early as its envelope
-//! allows. The search draws such rows and changes a few of their numbers over and over. It keeps a
-//! change unless the largest ratio of delay to bound falls. After a number of changes it draws new
-//! rows. The result depends on seed and effort only.
+//! From some instant on, each flow sends a row of packets, as early as its envelope allows: a first
+//! one, then packets of two sizes in turn. The search draws such rows and changes a few of their
+//! numbers over and over. It keeps a change unless the largest ratio of delay to bound falls. After
+//! a number of changes it draws new rows. The result depends on seed and effort only.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -123,8 +123,8 @@ impl Attack<'_> {
         sent.filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }).collect()
     }
 
-    /// The arrivals with the largest ratio of delay to bound, over all packets of flows that have a
-    /// bound.
+    /// Sends these arrivals through the pipe, and finds the largest ratio of delay to bound, over
+    /// all packets of flows that have a bound.
     fn worst(&self, arrivals: Vec<Arrival>) -> Option<Witness> {
         let ratio = |e: &Emit| {
             let (delay, bound) = (e.end - e.arrival, self.bounds[e.flow.index()]?);
@@ -208,7 +208,7 @@ impl Dice<'_> {
         bytes.clamp(least, largest)
     }
 
-    /// Start of a row: often at once or a few bytes later, else after the time of some packets.
+    /// Start of a row: often at once, else a few nanoseconds, bytes or packets later.
     fn start(&mut self) -> u64 {
         let setup = &self.attack.spec.setup;
         let packet = setup.largest_airtime().0.max(1);

@@ -168,7 +168,7 @@ pub struct WfiBound {
 
 /// The bound of a discipline of the registry, for flows of these weights and packet sizes on a link
 /// that allows packets of `largest` bytes. `None` if no bound is known that holds whatever the
-/// other flows do. It applies if `weight` of the discipline sets the flows' shares.
+/// other flows do. The bound applies if `weight` of the discipline sets the flows' shares.
 pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<WfiBound> {
     let WfiFormula { formula, condition, bytes } = registry::entry(kind)?.wfi?;
     let total = weights.iter().sum::<u64>() as f64;

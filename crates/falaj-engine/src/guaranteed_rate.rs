@@ -4,10 +4,10 @@
 //! guaranteed rate clock, `GRC(i) = max(arrival(i), GRC(i-1)) + length(i)/r` (P. Goyal, S. S. Lam
 //! and H. M. Vin, "Determining end-to-end delay bounds in heterogeneous networks", 1995; the same
 //! as a rate-latency service curve, J.-Y. Le Boudec and P. Thiran, "Network Calculus", 2001,
-//! theorem 2.1.3). A packet that leaves later therefore proves that the guarantee was broken, and a
-//! flow that sends too little or too early never gives such a proof. The bytes sent in a whole
-//! second prove nothing: in a part of that second the flow may have been idle, or had another
-//! guarantee.
+//! theorem 2.1.3). A packet that leaves later therefore proves that the guarantee was broken. A
+//! flow that sends less than its rate gives no such proof, nor does one that is served late after
+//! as much service in advance. The bytes sent in a whole second prove nothing: in a part of that
+//! second the flow may have been idle, or had another guarantee.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::{Span, Time};
@@ -51,9 +51,10 @@ impl GuaranteedRateClock {
     }
 
     /// The clock from `now` on, when the guarantee changes. The service that the flow has got in
-    /// advance is kept as bytes or as the time it would have lasted, whichever is more: a fair
-    /// queue keeps the bytes, and a regulator the time. A lag of the flow behind its guarantee is
-    /// forgotten, since no guarantee bounds the time until that service is made up.
+    /// advance is kept: as bytes, or as the time until the flow would be late by the old guarantee
+    /// and its latency, whichever is more. A fair queue keeps the bytes, and a regulator the time.
+    /// A lag of the flow behind its guarantee is forgotten, since no guarantee bounds the time
+    /// until that service is made up.
     #[must_use]
     pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
         let ahead = self.clock.saturating_sub(self.at(now));

@@ -15,8 +15,8 @@
 //! fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a [`table`] maps
 //! addresses, ports or marks to entries; a [`lookup`] finds the first of many rules that matches a
 //! packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet; [`rules`]
-//! determine the links that it passes, and their order; a [`policer`] limits the packets that a
-//! rule takes.
+//! determine the links that a packet passes, and their order; a [`policer`] limits the packets that
+//! a rule takes.
 //!
 //! **Pipes.** A [`pipe`] consists of queues, a scheduler of falaj-sched and a link. It calls the
 //! discipline at the instants that its contract names, and decides at nominal instants only: polls

@@ -74,7 +74,8 @@ impl RouteRule {
         RouteRule { to, ..self.clone() }
     }
 
-    /// Returns true if the rule takes all packets that match it.
+    /// Returns true if the rule takes all packets that match it; with a table, all for which the
+    /// table has a target.
     pub fn takes_all(&self) -> bool {
         self.probability.is_none() && self.policer.is_none()
     }
@@ -84,7 +85,7 @@ impl RouteRule {
     }
 
     /// The target in the rule's table, or `Some(None)` if it has no table. `None` if the table has
-    /// no entry for the packet: then the rule does not take it.
+    /// no entry or no target for the packet: then the rule does not take it.
     fn target(&self, key: &Key) -> Option<Option<RuleTarget>> {
         let RuleAction::Table { table, by, targets } = &self.to else { return Some(None) };
         let entry = table.find(*by, key)?;
@@ -252,7 +253,8 @@ impl RuleCounters {
 pub(crate) enum RulePosition {
     /// At this link of this rule.
     Of { rule: u32, link: u32 },
-    /// Its rule was removed; behind its present link the packet continues with this rule.
+    /// Its rule was removed, or leads to other links now; behind its present link the packet
+    /// continues with this rule.
     Before(u32),
 }
 
@@ -443,7 +445,8 @@ impl RuleSet {
         bytes: u32,
         now: Time,
     ) -> RuleOutcome {
-        // The packet was taken by a rule that only counts: it passes if no other rule takes it.
+        // True once a rule that leads to no link has taken the packet: it passes if no later rule
+        // takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
             from = n + 1;

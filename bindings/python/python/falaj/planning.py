@@ -18,7 +18,7 @@ class Plan:
 
     @property
     def bounds(self) -> Table:
-        """A line for each flow of each direction.
+        """A line for each flow of each direction. The direction down is left out if it is configured like up and no traffic enters it.
 
         | columns | |
         |---|---|

@@ -71,7 +71,7 @@ class Plot:
         return _named(ax, "time [s]", "throughput [Mbit/s]")
 
     def backlog(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Backlog of each flow in kB, including the packet in transmission; only of packets that were sent."""
+        """Backlog of each flow in kB, including the packet in transmission; packets that were dropped are not counted."""
         ax = _axes(ax)
         for n, name, packets in self._packets(flows):
             at = np.concatenate([packets["arrival_ns"], packets["end_ns"]])
@@ -104,7 +104,7 @@ class Plot:
         came, left, size = packets["arrival_ns"], packets["end_ns"], packets["bytes"]
         delay = left - came
         worst = int(np.argmax(delay))
-        # Its backlog began with a packet that arrived after all packets before it had left.
+        # The backlog began with a packet that arrived when all packets before it had left.
         begins = np.concatenate([[True], came[1:] >= np.maximum.accumulate(left)[:-1]])
         first = int(np.flatnonzero(begins[: worst + 1])[-1])
         since, to = came[first], left[worst] + delay[worst] // 2
@@ -128,7 +128,7 @@ class Plot:
         return ax
 
     def timeline(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, packets: int = 60) -> Axes:
-        """Link occupancy around the longest delay, of about `packets` packets; lines are packets that wait."""
+        """Link occupancy around the longest delay, of about `packets` packets; a thin line is the time that a packet waited."""
         ax = _axes(ax)
         names, lanes = [], []
         for n, name, table in self._packets(flows):

@@ -39,8 +39,8 @@ class Result:
         |---|---|
         | `link`, `way`, `flow` | names; flows are named as `falaj sim` prints them |
         | `replications` | number of replications |
-        | `offered`, `delivered`, `dropped` | packets that arrived, that were delivered, and that found no room in the queue; sums over all replications |
-        | `dropped_by_policy`, `marked` | packets that the queue's policy dropped, or marked instead; sums |
+        | `offered`, `delivered`, `dropped` | packets that arrived, that were delivered, and that were dropped for any reason; sums over all replications |
+        | `dropped_by_policy`, `marked` | packets of `dropped` that the queue's policy dropped, and packets that it marked instead; sums |
         | `lost`, `duplicated`, `corrupted`, `reordered` | packets impaired by the link; sums |
         | `loss` | fraction of the offered packets that was dropped or lost, 0 to 1; mean of replications |
         | `offered_rate`, `delivered_rate` | bit/s; mean of replications |

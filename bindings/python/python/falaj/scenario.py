@@ -118,7 +118,7 @@ class Scenario:
             packets: Keep all packets, with 34 bytes of memory each.
             schedulers: Classes that replace a link's discipline, by the link's name, or `"uplink.down"` for the down
                 direction; see `falaj.Scheduler`.
-            progress: Called after each replication with the number completed, and the total number.
+            progress: Called after each replication with the number completed, and the total number, which may grow with `until`.
 
         Raises:
             ValueError: A number is out of range, `until` is invalid, or there is no traffic.

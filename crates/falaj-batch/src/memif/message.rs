@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Length of a message in bytes.
 pub const LENGTH: usize = 128;
-/// Version 2.0, the only version of memif.
+/// Version 2.0 of memif, the only one that is supported.
 pub const VERSION: u16 = 0x200;
 /// Length of a name in bytes, its terminating zero included.
 const NAME: usize = 32;

@@ -32,7 +32,7 @@ const NEXT: u16 = 1;
 
 /// Size of the rings that this side creates, as a power of two.
 pub(super) const OUR_LOG2: u8 = 10;
-/// Bytes of the buffers that this side creates.
+/// Size in bytes of each buffer that this side creates.
 pub const BUFFER: usize = 2048;
 
 /// The peer's indices are impossible, or its ring is malformed.

@@ -149,7 +149,8 @@ impl Session {
     /// Reads the peer's messages; returns the result when the dialog is complete.
     ///
     /// # Errors
-    /// The session has ended: the peer is gone, or sent an invalid message and got the error.
+    /// The session has ended: the peer is gone or ended it, or sent an invalid message. The peer
+    /// gets the error, unless the bytes were no message.
     pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
         for _ in 0..TURN {
             let Some((message, fd)) = self.channel.receive()? else { break };

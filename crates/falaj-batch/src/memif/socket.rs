@@ -92,8 +92,8 @@ impl MemifSocket {
     /// Listens at a socket of this name, or tries to connect to it.
     ///
     /// # Errors
-    /// The socket cannot be created, or another process listens there; the secret is too long. It
-    /// is not an error if no process listens yet.
+    /// The secret is too long or the name is invalid; for a master, the socket cannot be created,
+    /// or another process listens there. For a slave it is not an error if no process listens yet.
     pub fn open(path: &Path, terms: MemifTerms) -> io::Result<MemifSocket> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if terms.secret.len() > SECRET {
@@ -149,7 +149,7 @@ impl MemifSocket {
         self.alarm.set(Some(nanos(ClockId::Monotonic) + PATIENCE))
     }
 
-    /// Waits for a while before the next peer.
+    /// Sets the alarm that ends the pause before the next peer.
     fn pause(&mut self) -> io::Result<()> {
         let pause = if self.terms.role == MemifRole::Master { PAUSE } else { AGAIN };
         self.alarm.set(Some(nanos(ClockId::Monotonic) + pause))

@@ -145,8 +145,8 @@ fn a_writer_that_holds_packets_back_learns_that_the_reader_sleeps() {
     });
 }
 
-/// A slave's memory, in parts that one side writes at a time. Buffers have only their first word,
-/// which holds all packets of this test.
+/// A slave's memory, in parts that one side writes at a time. A buffer has only its first word,
+/// because each packet of this test fits in it.
 #[derive(Clone)]
 struct Parts(Arc<BTreeMap<usize, AtomicU64>>);
 

@@ -580,7 +580,7 @@ enum With {
 }
 
 /// Sends arbitrary messages to a master or a slave; returns true if there was a connection. The
-/// only requirement is that it ends.
+/// only requirement is that no message causes a panic or blocks the session.
 fn told(role: MemifRole, messages: &[(Vec<u8>, With)]) -> bool {
     let [a, b] = pair();
     let mut session = Session::new(a, terms(role)).unwrap();
@@ -853,7 +853,7 @@ fn peers_come_and_go() {
     let [Some(mut a), Some(mut b)] = connected else { panic!("they never met") };
     assert!(b.send(b"hello").unwrap() && all(&mut a) == [b"hello"]);
     assert!(a.send(b"yes").unwrap() && all(&mut b) == [b"yes"]);
-    // It continues to send, into memory that no other process has any more.
+    // The master's link can still send, into memory that no other process has any more.
     drop((slave, b));
     let SocketEvent::Gone(why) = news(&mut [&mut master], 0) else { panic!("it is gone") };
     assert!(why.contains("falaj ends"), "{why}");

@@ -80,9 +80,9 @@ proptest! {
     }
 }
 
-/// A writer and a reader of rings whose other sides write the values and places given by the bytes:
-/// a plain function, for any fuzzer. It must end, no string may be longer than the ring, and none
-/// may contain data that are not in it.
+/// A writer and a reader of a ring, in whose memory the bytes determine which values are written
+/// where: a plain function, for any fuzzer. It must end without a panic, and no string may be
+/// longer than the ring.
 pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);

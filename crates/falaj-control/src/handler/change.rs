@@ -305,7 +305,8 @@ impl Handler {
         &mut self,
         wanted: &SetRequest,
     ) -> Option<(WantedScenario, DocumentMut, Undo)> {
-        // Without guarantees the discipline does not check whether all flows fit together.
+        // Computing the guarantees below checks that the discipline accepts all flows together; a
+        // link without guarantees is parsed as a whole for that.
         if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
             return None;
         }
@@ -457,7 +458,7 @@ mod tests {
 
     const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
 
-    /// Checks that any words as settings give a text that is TOML, or a refusal.
+    /// Checks that any words as settings give a text or a refusal with its reason, and no panic.
     fn any_sets(sets: &[String]) {
         match edited(TEXT, sets) {
             Ok(text) => drop(falaj_scenario::parse(&text, "x")),

@@ -31,7 +31,7 @@ pub struct Look {
 
 /// Reads the present state of links and guarantees in parts. If flows change between two parts, the
 /// reading begins again. Measurements are written into the memory of `measured`, an earlier result
-/// that is no longer needed, so that repeated calls allocate no more.
+/// that is no longer needed, so that repeated calls do not allocate it again.
 pub fn look(handler: &Mutex<Handler>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
         if let Some(look) = undisturbed(handler, &mut measured)? {

@@ -10,10 +10,10 @@
 //! | `report` | the report for `falaj show` |
 //! | `persistence` | data that outlasts the service |
 //!
-//! With several clients, the handler is behind a lock. A change holds the lock until it is made. A
-//! look at the state holds the lock for one part at a time. Whether a change would be admitted is
-//! computed on a copy, outside of the lock: the computation grows with the square of the number of
-//! flows, and clients may repeat it.
+//! Several clients share the handler, so it is behind a lock. A change holds the lock until it is
+//! made. A look at the state holds the lock for one part at a time. A request with `check`, which
+//! only asks whether a change would be admitted, is computed on a copy, outside of the lock: the
+//! computation grows with the square of the number of flows, and clients may repeat it.
 
 mod change;
 mod channel;

@@ -9,8 +9,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 impl Handler {
-    /// From now on each change writes the whole text to this file, and the names of paused adapters
-    /// to a file beside it; `paused` are the adapters that are paused now.
+    /// From now on each change writes the whole text to this file, and each pause or resumption
+    /// writes the names of paused adapters to a file beside it; `paused` are the adapters that are
+    /// paused now.
     pub fn keep_in(&mut self, file: PathBuf, paused: BTreeSet<String>) {
         (self.kept, self.paused) = (Some(file), paused);
     }

@@ -38,7 +38,7 @@ pub struct Handler {
     pub(super) preparer: Option<Box<dyn Preparer>>,
 }
 
-/// The running scenario after a change, and its guarantees.
+/// The running scenario at one instant, and its guarantees.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The scenario.

@@ -57,8 +57,8 @@ impl FlowSummary {
     }
 }
 
-/// The air time of a station in this time, as text; `None` if packets have no air times, or the
-/// station had none.
+/// The share of `time` for which a station had the air, as text; `None` if packets have no air
+/// times, or the station had none.
 pub fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
     let of = |part: Span| text::percent(part.0, time.0);
     let had = format!("{name} had the air for {} of the time", of(air.used));

@@ -48,7 +48,7 @@ pub struct BatchPolicy {
 pub enum PolicyError {
     /// Batches of no packets.
     Empty,
-    /// Batches shorter than an address and one packet's length.
+    /// Batches without room for an address, a packet's length and one byte of the packet.
     TooShort,
     /// A batch that is not filled would never leave: there is neither a timeout nor an idle reader.
     Stays,
@@ -240,7 +240,8 @@ impl Packer {
             if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
                 self.close(slot, now, FlushReason::Full, out);
             } else if due <= now {
-                // The batch leaves now instead of at `due`: its last packets came later than `due`.
+                // The batch leaves now instead of at `due`: its last packets may have come later
+                // than `due`.
                 self.close(slot, now, FlushReason::Timeout, out);
             } else {
                 self.due.set(slot, due);
@@ -431,7 +432,7 @@ pub enum MalformedBatch {
     NoAddress,
     /// It ends within a packet's length.
     NoLength,
-    /// A packet's length exceeds the rest of the batch.
+    /// A packet's length exceeds the rest of the batch, or the packet the buffer for it.
     TooLong,
     /// A packet lacks the bytes before its destination.
     TooShort,

@@ -140,7 +140,8 @@ impl Tuning {
         self.seen.spent += more;
     }
 
-    /// Ends the epoch, and returns the next policy. Another epoch begins unless the packer is idle.
+    /// Ends the epoch, and returns the next policy. Another epoch begins unless no packet arrived
+    /// in this one and the packer is `empty`.
     pub(crate) fn end(&mut self, now: BatchPolicy, empty: bool) -> BatchPolicy {
         let at = self.ends;
         self.slots_until(at);

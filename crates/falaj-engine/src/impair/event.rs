@@ -53,7 +53,7 @@ impl Draw {
     pub(crate) fn independent(&self) -> u64 {
         self.chance(1 + u64::from(self.flow)).draw(self.number)
     }
-    /// Draw number `which` for the packet, in the order in which packets leave.
+    /// Draw number `which` (0 to 7) of the packet, by its number among the packets that left.
     #[inline]
     pub(crate) fn in_turn(&self, which: u64) -> u64 {
         self.at(8 * (self.left + 1) + which)

@@ -114,7 +114,7 @@ impl JitterState {
         JitterState { delay, by, correlation, keeps_order, path, last: None }
     }
 
-    /// The delay of a packet that enters the link at `now`.
+    /// The delay of a packet whose last bit leaves at `now`.
     #[inline]
     fn delay(&mut self, now: Time, draw: Draw, path_draw: Draw) -> Span {
         let independent = self.correlation == Probability::NEVER;

@@ -57,7 +57,8 @@ impl JitterProcess {
             if fits || rest >= LONGEST {
                 break (grid, drawn, cycle);
             }
-            // Where the distribution has little density, no delay may sink for long.
+            // Where the distribution has little density, delays would sink for longer than it
+            // allows. After a longer rest, a draw is followed by a sink less often.
             rest *= 2.0;
         };
         let part = |p: f64| (p.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;

@@ -87,10 +87,10 @@ impl GilbertElliott {
 }
 
 /// A Markov chain of gaps, in which packets arrive except for single losses, and bursts, in which
-/// packets are lost except for some. States are numbered as in netem: 1 arrives in a gap, 2 arrives
-/// in a burst, 3 is lost in a burst, 4 is lost in a gap, and state 1 follows state 4. A chain
-/// begins in state 1. The probabilities of leaving a state add up to 1 at most, and if `p32` is
-/// above zero, so is `p23`.
+/// packets are lost except for some. States are numbered as in netem. In a gap, packets arrive in
+/// state 1 and are lost in state 4, which state 1 follows; in a burst, they arrive in state 2 and
+/// are lost in state 3. A chain begins in state 1. The probabilities of leaving a state add up to 1
+/// at most, and if `p32` is above zero, so is `p23`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourStates {
     /// Probability of a transition from a gap into a burst.

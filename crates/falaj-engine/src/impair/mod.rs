@@ -8,8 +8,8 @@
 //! left.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
-//! on packets. An impairment needs three more lines: its module, its row in the table below, and
-//! the name of its random numbers in `event::RngStream`.
+//! on packets. An impairment needs three more lines: its module, its row in `impairments!` below,
+//! and the name of its random numbers in `event::RngStream`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -137,7 +137,7 @@ pub(crate) struct Impairer {
     numbers: Vec<VecDeque<u64>>,
     /// Number of packets that left.
     left: u64,
-    /// Due time of the last packet that left.
+    /// The latest due time of the packets that left.
     last: Time,
     /// The last packet that left.
     sent: Option<Departure>,
@@ -146,7 +146,7 @@ pub(crate) struct Impairer {
 /// A packet that left, and the state on which its delivery depends.
 struct Departure {
     packet: Transit,
-    /// Due time of the packet before it.
+    /// The latest due time of the packets that left before it.
     last: Time,
 }
 
@@ -280,7 +280,7 @@ impl Impairer {
     }
 }
 
-/// Sets the due time of a packet; the packet before it is due at `last`.
+/// Sets the due time of a packet; `last` is the latest due time of the packets before it.
 fn deliver(packet: &mut Transit, states: &mut [Box<dyn ImpairmentState>], last: Time) {
     packet.due = packet.end + packet.beyond;
     if !packet.overtakes {

@@ -131,8 +131,8 @@ impl ImpairmentState for SlotState {
         self.before = [self.first, self.slot, self.packets, self.bytes];
         let (due, full) = self.enter(packet.due, packet.bytes, packet.draw(RngStream::Slots));
         packet.due = due;
-        // A packet that leaves before that slot would not be delivered any sooner: it waits in the
-        // queue.
+        // The next packet waits in the queue until it would miss that full slot: leaving earlier
+        // would not deliver it any sooner.
         if let Some(full) = full {
             packet.free = packet.free.max(Time(full.0.saturating_sub(self.longest.0)));
         }

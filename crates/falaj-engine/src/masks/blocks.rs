@@ -1,4 +1,4 @@
-//! A vector that grows without moving its contents.
+//! A vector that grows without moving its contents, except those of its first block.
 
 use std::ops::{Index, IndexMut};
 

@@ -232,9 +232,9 @@ impl Mask {
         id.id
     }
 
-    /// An id of this mask in words, in the syntax of a `match`. If the bits that count are not the
-    /// first of a field, they are written after its value, as in `src 0.0.0.7/0x000000ff`, which a
-    /// `match` does not accept.
+    /// An id of this mask in words, in the syntax of a `match`, with two exceptions. A part that
+    /// the packet does not have is written as in `no src`. If the bits that count are not the first
+    /// of a field, they are written after its value, as in `src 0.0.0.7/0x000000ff`.
     pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
         let mut rest = rest;
@@ -343,7 +343,8 @@ impl fmt::Display for Mask {
 pub struct MaskConfig {
     /// The parts that distinguish ids.
     pub mask: Mask,
-    /// Number of ids that have their own queue or link at a time; at least 1. Further ids share.
+    /// Maximum number of ids that have their own queue or link at a time; at least 1. Further ids
+    /// share.
     pub most: u32,
     /// A queue or link that is idle for this time, which is above zero, is removed once it has no
     /// deficit.

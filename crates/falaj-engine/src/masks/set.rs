@@ -47,8 +47,7 @@ pub(crate) struct IdTable {
     each: MaskConfig,
     keys: Keyed,
     /// The places that are taken, by the hash of their ids: four bytes each, so that the lookup of
-    /// an id's place stays in a near cache. The id itself is compared later, while the queue is
-    /// already being fetched from memory.
+    /// an id's place stays in a near cache. The ids themselves are in `owners`.
     taken: PlaceLookup,
     /// The owner of each place, and the statistics by slot.
     owners: Blocks<Owner>,
@@ -513,8 +512,8 @@ mod tests {
         );
     }
 
-    /// A part takes the number of steps that it may take, with any number of ids; all parts
-    /// together are the whole report.
+    /// A part covers the given number of ids, however many there are; all parts together are the
+    /// whole report.
     #[test]
     fn what_is_known_of_many_ids_is_told_in_parts() {
         let mask = Mask { sport: Some(u16::MAX), dport: Some(u16::MAX), ..Mask::default() };

@@ -164,7 +164,7 @@ impl Network {
         }
     }
 
-    /// Returns true if the route of a packet in this direction depends on its key.
+    /// Returns true if a packet in this direction needs its key, for the route or for a label.
     pub fn wants_key(&self, way: usize) -> bool {
         self.rules.is_some()
             || self.places.get(way).is_some_and(|place| place.wants_key)
@@ -247,8 +247,8 @@ impl Network {
         layer.map_or(length, |layer| layer.from_ip(length)).clamp(1, LONGEST)
     }
 
-    /// Sets whether memory is short: while it is, masks create no additional ids, and new keys
-    /// share the existing ones.
+    /// Sets whether memory is short: while it is, a mask has no more ids than before, and further
+    /// ids share queues or links.
     pub fn set_short_of_memory(&mut self, short: bool) {
         self.short_of_memory = short;
     }

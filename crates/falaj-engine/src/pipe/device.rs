@@ -3,10 +3,10 @@
 //! The device sends its packets at the link's rate, one after the other, so their end is a known
 //! instant. The discipline decides for that instant as soon as there is room, which is before that
 //! instant: to the discipline, a transmission begins where the one before it ends, and it never
-//! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
-//! They could not be sent earlier, and this is the only difference from a link that falaj paces.
-//! The difference is at most the time that the device takes for its `backlog`, and the guaranteed
-//! delay is longer by that time.
+//! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant,
+//! since they could not be sent earlier. This is the only difference from a link that falaj paces.
+//! A packet can be later for it by at most the time that the device takes for its `backlog`, and
+//! the guaranteed delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
 //! instant, because the device would send it at once. So unused phases stay unused.

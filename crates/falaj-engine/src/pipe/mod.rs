@@ -205,7 +205,8 @@ pub(crate) struct PipeProperties {
     pub(crate) device_backlog: Option<u32>,
     /// True if it reads the labels of units.
     pub(crate) wants_labels: bool,
-    /// Queue management drops packets that are queued already, or for which there is room.
+    /// True if queue management may drop packets that are queued already, or for which there is
+    /// room.
     pub(crate) drops_early: bool,
 }
 

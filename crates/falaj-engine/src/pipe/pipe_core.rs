@@ -156,7 +156,8 @@ impl PipeCore {
         if apart { 0 } else { self.spec.setup.largest }
     }
 
-    /// Returns true if its device paces the link, now or as soon as falaj no longer does.
+    /// Returns true if the spec says that the device paces the link; false while the device of an
+    /// earlier spec still sends its packets.
     pub(super) fn is_device_paced(&self) -> bool {
         self.properties.device_backlog.is_some()
     }
@@ -211,7 +212,8 @@ impl PipeCore {
         }
     }
 
-    /// Transmits a packet on a link with impairments, which may occupy it beyond `end`.
+    /// Transmits a packet on a link with impairments, which may occupy it beyond `end`. Returns the
+    /// time from which the next packet may go.
     #[cold]
     pub(super) fn send_impaired(
         &mut self,
@@ -519,7 +521,8 @@ impl PipeCore {
 
     /// Takes over the wire, the device and the impairments of another pipe. `on_the_wire` is the
     /// packet there and the queue that it is the head of; the rest of it is sent at the new rate.
-    /// Returns that queue, and when the transmission ends, if that has changed.
+    /// Returns that queue, and when the transmission ends, less the wire's
+    /// [fixed part](Wire::fixed_part), if the end has changed.
     pub(super) fn go_on(
         &mut self,
         on_the_wire: Option<(FlowId, Packet, Transmission)>,

@@ -1,8 +1,8 @@
 //! The state from which a pipe resumes in another process: queued packets, counters, and how long
 //! its link is busy.
 //!
-//! The discipline's state is not part of it. Packets move to its successor as at a change to
-//! another discipline: in their order of arrival, none lost, and without deficits or credits of
+//! The discipline's state is not part of it. Packets move to the pipe that resumes as at a change
+//! to another discipline: in their order of arrival, none lost, and without deficits or credits of
 //! flows.
 
 use super::stats::PipeStats;
@@ -41,7 +41,7 @@ pub(crate) struct ImpairmentProgress {
     pub(crate) numbers: Vec<VecDeque<u64>>,
     /// Number of packets that have left.
     pub(crate) left: u64,
-    /// Due time of the last packet that left, in nanoseconds.
+    /// The latest due time of the packets that have left, in nanoseconds.
     pub(crate) last: u64,
 }
 
@@ -82,8 +82,8 @@ impl PipeState {
         }
     }
 
-    /// Returns true if the state fits a pipe of `flows` flows; it may come from an untrusted
-    /// source.
+    /// Returns true if the state fits a pipe of `flows` flows and packets of at most `largest`
+    /// bytes; it may come from an untrusted source.
     pub(super) fn fits(&self, flows: usize, largest: u32) -> bool {
         let waits = |packet: &WaitingPacket| {
             (packet.flow as usize) < flows && (1..=largest).contains(&packet.bytes)

@@ -26,7 +26,7 @@ pub struct Counters {
     pub dropped_by_discipline: u64,
     /// Packets that queue management dropped.
     pub dropped_by_policy: u64,
-    /// Packets that queue management marked instead.
+    /// Packets that queue management marked instead of dropping them.
     pub marked: u64,
     /// Packets that no longer fit when the pipe was changed.
     pub dropped_by_change: u64,
@@ -192,7 +192,7 @@ pub(super) struct DropCounters {
     by_policy: u64,
     /// Packets that no longer fit when the pipe was changed.
     by_change: u64,
-    /// Bytes of the packets of these three counters.
+    /// Bytes of the packets of the three counters above.
     thrown_bytes: u64,
     pub(super) marked: u64,
 }

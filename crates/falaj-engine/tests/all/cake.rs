@@ -145,7 +145,7 @@ impl Model {
         }
     }
 
-    /// Returns true if the head is to be dropped, and true if it is marked.
+    /// Returns whether the head is dropped, and whether it is marked.
     fn should_drop(&mut self, q: usize, packet: Packet, now: u64) -> (bool, bool) {
         let stay = now - packet.came;
         let over = stay > self.target && stay > 4 * self.packet;
@@ -281,7 +281,7 @@ fn cake_is_as_the_paper_says() {
         let mut theirs = Vec::new();
         // The end of the packet on the wire.
         let mut busy: Option<u64> = None;
-        // Sends the packets that begin until then; ends come before arrivals.
+        // Sends the packets that begin by `until`; at equal instants ends come before arrivals.
         let mut send = |model: &mut Model, until: u64, busy: &mut Option<u64>| {
             loop {
                 let mut now = busy.unwrap_or(0);

@@ -187,8 +187,8 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
 }
 
 /// A change has added flows, or allowed larger packets. A change that was prepared before would
-/// remove them: it is refused, and the later state stays. A change with the current number of flows
-/// is accepted.
+/// remove these flows, or refuse packets that are queued: it is refused, and the later state stays.
+/// A change that was prepared for the later state is accepted.
 #[test]
 fn a_change_prepared_before_another_one_takes_nothing_out() {
     for seed in 0..300 {
@@ -360,8 +360,8 @@ fn set_rate(engine: &mut Engine, spec: &mut PipeSpec, rate: Rate, at: Time, out:
 }
 
 /// However often the rate changes during one packet, the bits that have left are those that the
-/// rates carried, to the nanosecond; and each change reports the end that the change before it had
-/// reported.
+/// rates carried, to the nanosecond; and the old end in each report is the end that the report
+/// before it had announced.
 #[test]
 fn no_bit_is_lost_by_any_number_of_changes() {
     for seed in 0..2_000 {

@@ -389,8 +389,8 @@ fn borrower(places: &[Place<HtbClass>], heads: Heads<'_>, prio: u64) -> Option<u
     places.iter().filter_map(one).min().map(|(_, _, f)| f)
 }
 
-/// The leaf that sends next on its own account (`None`) or for a lender at this depth, as (turn,
-/// number, leaf).
+/// The leaf that sends next, as (turn, number, leaf): on its own account if `depth` is `None`, else
+/// by borrowing from a lender at this depth.
 fn on_own(
     places: &[Place<HtbClass>],
     heads: Heads<'_>,

@@ -89,8 +89,8 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     assert_eq!(times(&mut out), [(10_200, 10_320), (10_200, 10_400), (10_360, 10_480)]);
 }
 
-/// A full device has the packet that was handed over last: the head of its queue waits like the
-/// packets behind it, and is the first to be dropped if `fq_codel` has too many packets.
+/// The packet that was handed over last is in the device: the new head of its queue is still
+/// waiting, and is the first to be dropped if `fq_codel` has too many packets.
 #[test]
 fn the_longest_waiting_packet_is_dropped_behind_a_device() {
     let dropped = |limit: u64, packets: &[(u64, u32)]| {
@@ -112,7 +112,7 @@ fn the_longest_waiting_packet_is_dropped_behind_a_device() {
         out.iter().filter_map(gone).collect::<Vec<_>>()
     };
     assert_eq!(dropped(3, &[(1, 10); 6]), [2]);
-    // It is alone in its queue, which is the longest.
+    // Packet 2 is alone in its queue, which is the longest.
     assert_eq!(dropped(1, &[(1, 10), (1, 10), (1, 10), (2, 5)]), [2]);
 }
 

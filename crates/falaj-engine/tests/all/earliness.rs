@@ -49,9 +49,9 @@ fn pipe(flows: Vec<FlowSetup>, delay: u64) -> PipeSpec {
 }
 
 /// A worked example of two links, at the second link. Times are counted in transmission times of a
-/// byte. The first link guaranteed a delay of 4; A became eligible there at 0, 3 and 5, and its
-/// packets arrive here at 1, 2 and 6. Here the guaranteed delay is 4 too: A1 is eligible at 4, A2
-/// at 7, A3 at 9, and each leaves 3 before its guaranteed time.
+/// byte. The first link guaranteed a delay of 4; the packets A1, A2 and A3 of a flow became
+/// eligible there at 0, 3 and 5, and arrive here at 1, 2 and 6. Here the guaranteed delay is 4 too:
+/// A1 is eligible at 4, A2 at 7, A3 at 9, and each leaves 3 before its guaranteed time.
 #[test]
 fn what_was_early_is_held_for_as_long() {
     let spec = pipe(vec![delay_jitter(flow(0, &[("delay-bound", 4 * BYTE)])), flow(1, &[])], 0);
@@ -203,8 +203,8 @@ fn over_three_links_jitter_is_that_of_one() {
         assert!(jitter(&found) <= of_one, "seed {seed}: {} > {of_one}: {links:?}", jitter(&found));
         nearest = nearest.max(jitter(&found).0 as f64 / of_one.0 as f64);
         packets += found.len();
-        // The guarantees of the earlier links are used in full, and on the last link no packet is
-        // held for longer.
+        // Each packet takes the whole guaranteed delay of the earlier links, as it is held for the
+        // rest of it, and at most the bound of the last link in addition.
         let latest = |link: &PipeSpec| {
             let mut link = link.clone();
             link.setup.scheduler = Values::default();
@@ -235,8 +235,8 @@ fn a_link_that_does_not_look_passes_it_on() {
     middle.kind = "fifo";
     let all =
         [(0, None, 0, 10), (160 * BYTE - 1, Some(PipeId(0)), 1, 12), (160 * BYTE, None, 0, 10)];
-    // The second packet waits for another on the first link, and is held for that time less on the
-    // last link.
+    // The second packet waits for another on the first link. On the last link it is held for a time
+    // that is shorter by that wait.
     let found = ways(&chain(&[first.clone(), middle, first]), &all, None);
     assert_eq!(jitter(&found), Span::ZERO, "{found:?}");
     assert_eq!(found[0], Span((50 + 10 + 10) * BYTE + 70));

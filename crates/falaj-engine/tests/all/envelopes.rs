@@ -67,7 +67,8 @@ fn greedy(dice: &mut Dice, buckets: &mut [Bucket], largest: u32, horizon: u64) -
     all
 }
 
-/// A queue that all flows share serves them as one: their sum is bounded.
+/// A queue that all flows share serves them as one: the bound follows from the sum of their
+/// envelopes.
 #[test]
 fn a_shared_queue_serves_all_flows_as_one() {
     let mut closest = 0f64;

@@ -1103,7 +1103,7 @@ fn sequences(
 
 /// Sequences of `length` steps with three flows and two sizes, each change at each place. Flows are
 /// equal, so of the 117,649 sequences of six steps only the 19,973 that differ after renaming are
-/// run. Between steps no time passes, or half of a byte's time.
+/// run. After a packet no time passes, or half of a byte's time.
 fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from_fifo: bool) {
     every_change_of(length, kind, [part; 3], another, from_fifo);
 }
@@ -1158,7 +1158,7 @@ fn drr() {
     every_change(6, "drr", 5, 9, true);
 }
 
-/// Eight steps, four flows of different quanta that come into play in their order: 18,002
+/// Eight steps, four flows of equal or different quanta that come into play in their order: 18,002
 /// sequences.
 #[test]
 fn drr_of_four_flows() {

@@ -87,7 +87,7 @@ impl FqModel {
     }
 
     fn control_law(&self, t: u64, count: u64) -> u64 {
-        // The largest whole number below interval / sqrt(count).
+        // The largest whole number that is at most interval / sqrt(count).
         let fits =
             |x: u64| u128::from(x).pow(2) * u128::from(count) <= u128::from(self.interval).pow(2);
         t + (0..=self.interval).rev().find(|&x| fits(x)).unwrap()
@@ -204,7 +204,7 @@ fn fq_codel_is_as_the_rfcs_say() {
         let mut engine = Engine::new(std::slice::from_ref(&spec)).expect("valid");
         let (mut model, mut out) = (FqModel::of(&spec), Vec::new());
         let mut theirs = Vec::new();
-        // Sends the packets that begin until then; ends come before arrivals.
+        // Sends the packets that begin by `until`; at equal instants ends come before arrivals.
         let mut send = |model: &mut FqModel, until: u64, wire: &mut Option<u64>| {
             while let Some(end) = wire.filter(|&end| end <= until) {
                 *wire = model.dequeue(end).map(|packet| {

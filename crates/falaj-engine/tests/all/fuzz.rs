@@ -58,7 +58,7 @@ impl Bytes<'_> {
             Kind::Probability => Value::Probability(Probability::of(self.below(4), 4)),
         }
     }
-    /// Values for some of these parameters; the others have their defaults, or are missing.
+    /// Values for the parameters that have no default, and for some of the others.
     fn values(&mut self, params: &[Param], setup: &Setup) -> Values {
         let mut values = Values::default();
         for param in params {
@@ -144,7 +144,7 @@ impl Watch {
                         Some(d.handle)
                     );
                 }
-                // The packet that waits longest, but not the packet on the wire.
+                // The packet of its flow that waits longest, not counting the one on the wire.
                 Output::Drop(d) if d.why == DropReason::Policy => {
                     assert_eq!(
                         self.queued[d.flow.index()].pop_front().map(|p| p.1),

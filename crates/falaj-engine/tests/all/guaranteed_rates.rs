@@ -161,8 +161,8 @@ fn changes_at_any_instant_prove_nothing_broken() {
     assert!(unjudged.len() * 2 < ENTRIES.len(), "hardly anything was judged: {unjudged:?}");
 }
 
-/// While all flows flood the link, a flow with too small a weight gets less than three quarters of
-/// its guaranteed rate, and the clocks report it.
+/// While all flows flood the link, a flow with too small a weight gets less than four fifths of its
+/// guaranteed rate, and the clocks report it.
 #[test]
 fn a_wrong_weight_is_found() {
     let mut faults = 0;
@@ -190,8 +190,8 @@ fn a_wrong_weight_is_found() {
             let key = if kind == "drr" { "quantum" } else { "weight" };
             let mut wrong = spec.clone();
             let values = &mut wrong.setup.flows[0].values;
-            // With this smaller weight, the flow's share is less than three quarters of what its
-            // own weight guarantees.
+            // With this smaller weight, the flow's share is less than four fifths of the share that
+            // its own weight guarantees.
             let half = match kind {
                 "drr" => Value::Bytes(values.bytes(key).expect("set") * 2 / 3),
                 _ => Value::Count(1),

@@ -13,8 +13,9 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_theory::{Curve, exact, float};
 
-/// Delay bounds, such as (1'), (1'') and (3) of virtual links, hold for every packet that is
-/// queued, with packets of any size, and queue limits in packets and in bytes.
+/// Delay bounds, such as (1'), (1'') and (3) of virtual links as docs/explanation/bounds.md numbers
+/// them, hold for every packet that is queued, with packets of any size, and queue limits in
+/// packets and in bytes.
 #[test]
 fn no_packet_stays_longer_than_guaranteed() {
     for seed in 0..6_000 {
@@ -111,7 +112,7 @@ impl registry::Visitor for Condition {
 #[test]
 fn later_backlogs_get_their_service_curve_too() {
     let (mut seen, mut later) = (0, 0);
-    // By discipline, a seed.
+    // By discipline, the first seed with which the guarantee does not hold.
     let mut broken = std::collections::BTreeMap::new();
     for seed in 0..6_000 {
         let mut dice = Dice::new(seed ^ 0x1a7e);

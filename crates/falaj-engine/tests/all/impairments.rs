@@ -563,7 +563,7 @@ fn slots_deliver_together() {
         Slots { least: Span::from_millis(10), most: Span::from_millis(30), packets: 8, bytes: 650 };
     for seed in SEEDS {
         let spec = link(Impairments { slots: Some(slots), ..Impairments::default() }, seed);
-        // 100 B per millisecond: on average more than a slot takes, at times less.
+        // Packets of 100 B: with the first gap more than the slots take, with the others less.
         for (gap, n) in
             [(Span::from_millis(1), 2000), (Span::from_millis(7), 2000), (Span::from_secs(3), 50)]
         {
@@ -750,7 +750,7 @@ fn nothing_is_due_before_it_may_be() {
 }
 
 /// A third take 1 ms, a third from 2 ms to 4 ms, the others from 4 ms to 10 ms, and of these the
-/// last half is lost.
+/// half that takes longest is lost.
 #[test]
 fn a_profile_takes_the_air_and_loses_what_fails() {
     const N: u32 = 60_000;

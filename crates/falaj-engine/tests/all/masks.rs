@@ -343,7 +343,8 @@ fn made_up_ids_share() {
     );
 }
 
-/// A change keeps the queues that masks have created, and other masks are refused.
+/// A change keeps the queues and links that masks have created; a change to other masks is
+/// accepted too.
 #[test]
 fn changes_keep_what_masks_made() {
     for kind in ["drr", "qfq", "wfq"] {

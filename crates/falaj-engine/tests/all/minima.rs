@@ -448,7 +448,7 @@ impl Model for ByTurns {
             .enumerate()
             .map(|(g, &n)| (n > 0).then_some(if g == f { bytes } else { 0 }))
             .collect();
-        // The others' heads are known to be later.
+        // Another flow below its minimum is due later, or it would have been chosen.
         let raised = self.rules[f].0.is_some() && self.due[f] <= now;
         if !raised {
             (self.turns, self.left) = self.pass(|f| heads[f].is_some());

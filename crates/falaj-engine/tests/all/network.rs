@@ -227,7 +227,7 @@ fn links_follow_each_other_at_the_instant() {
         vec![link(5, plain()), link(0, plain()), link(1, plain())],
         vec![rule(links(&[0, 2, 1]))],
     );
-    // 1 ms in each link and its delay; the second packet waits for the first in each.
+    // 1 ms in each link and its delay; the second packet waits for the first one in the first link.
     let ran = run(&spec, &[(0, 1), (0, 1)], false);
     assert_eq!(due(&ran), [(0, 9), (1, 10)]);
     assert_eq!(ran.passed.iter().map(|e| e.pipe.0).collect::<Vec<_>>(), [0, 0, 4, 4]);

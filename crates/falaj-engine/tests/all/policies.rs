@@ -103,7 +103,7 @@ fn run(
 #[test]
 fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     let (mut dropped, mut marked, mut kept) = (0, 0, 0);
-    // By discipline and policy, a seed.
+    // By discipline and policy, a seed with which a delay is too long.
     let mut broken = BTreeMap::new();
     for seed in 0..2_500 {
         let mut dice = Dice::new(seed ^ 0xa9a9);
@@ -181,7 +181,7 @@ fn rates_are_kept_with_and_beside_policies() {
         }
     }
     let mut seen = BTreeMap::new();
-    // By discipline and the flow's own policy, a seed.
+    // By discipline and the flow's own policy, a seed with which the rate is too low.
     let mut broken = BTreeMap::new();
     for seed in 0..4_000 {
         let mut dice = Dice::new(seed ^ 0xfade);
@@ -481,8 +481,7 @@ fn fq_codel_takes_it_from_the_fattest() {
     assert!(c.dropped_by_policy > 700 && c.dropped_full == 0, "{c:?}");
 }
 
-/// Scalable packets go before classic ones, are marked and never dropped; and no more are marked
-/// than necessary on an otherwise idle link.
+/// Scalable packets go before classic ones; they are marked and never dropped.
 #[test]
 fn dualpi2_keeps_the_scalable_queue_short() {
     // A classic packet never waits that long, so scalable ones wait for one of them at most.

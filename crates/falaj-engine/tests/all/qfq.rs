@@ -585,8 +585,8 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
     }
 }
 
-/// Fair queueing by buckets (`ffs`) is never later than self-clocked fair queueing by more than a
-/// bucket.
+/// Under fair queueing by buckets (`ffs`) a flow lags by at most a packet of each flow, another
+/// packet of its own, and two buckets.
 #[test]
 fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
     for seed in 0..200 {

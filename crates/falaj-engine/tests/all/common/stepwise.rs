@@ -15,8 +15,8 @@ const RATES: [&str; 2] = ["rate", "idle-slope"];
 /// A discipline by its definition, examined in every nanosecond.
 pub trait Model {
     fn came(&mut self, f: usize, bytes: u32, first: bool, now: u64);
-    /// Called before each decision, and in each nanosecond. `waits`: the flows that have a packet,
-    /// the one on the wire included.
+    /// Called once in each nanosecond, before its decisions. `waits`: by flow, true if it has a
+    /// packet, the one on the wire included. `sending`: the flow of the packet on the wire.
     fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
     fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
     fn begin(&mut self, f: usize, bytes: u32, now: u64);
