@@ -109,7 +109,7 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
 }
 
 /// Warns, when it first happens, that ids of a mask share queues or links: the mask has reached its
-/// maximum or, if `short` is true, the process has no memory for more.
+/// maximum or, if `short` is true, memory is short.
 pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short: bool) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];

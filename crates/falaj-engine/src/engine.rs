@@ -223,8 +223,8 @@ impl Engine {
     /// sent at the new rates ([`Output::Retimed`]), and packets that have left keep their due
     /// times. Deficits and credits of flows stay as long as the flows and the discipline do.
     ///
-    /// The change is refused, and nothing changes, if another change has added flows since this
-    /// change was prepared, because this change would remove those flows.
+    /// If the change no longer fits, it is refused, and nothing changes. For example, another
+    /// change may have added flows since this change was prepared, which this change would remove.
     pub fn apply(
         &mut self,
         change: Prepared,

@@ -13,10 +13,10 @@
 //!
 //! **Classification.** [`key`] reads the headers of any frame; [`header`] has the types of their
 //! fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a [`table`] maps
-//! addresses, ports or marks to entries; a [`lookup`] finds the first of many rules that matches a
-//! packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet; [`rules`]
-//! determine the links that a packet passes, and their order; a [`policer`] limits the packets that
-//! a rule takes.
+//! addresses, ports and other fields to entries; a [`lookup`] finds the first of many rules that
+//! matches a packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet;
+//! [`rules`] determine the links that a packet passes, and their order; a [`policer`] limits the
+//! packets that a rule takes.
 //!
 //! **Pipes.** A [`pipe`] consists of queues, a scheduler of falaj-sched and a link. It calls the
 //! discipline at the instants that its contract names, and decides at nominal instants only: polls
@@ -29,9 +29,9 @@
 //! at which it is due there.
 //!
 //! **Changes.** A [`change`] builds the successors of pipes in advance, which may fail and take
-//! long. Applying it cannot fail, and loses only packets that may be dropped. [`handover`] maps
-//! each flow to its successor; a [`transaction`] is a change of pipes, classifiers and rules at one
-//! instant.
+//! long. Applying it fails only if the change no longer fits, and loses only packets that may be
+//! dropped. [`handover`] maps each flow to its successor; a [`transaction`] is a change of pipes,
+//! classifiers and rules at one instant.
 //!
 //! **Batches.** [`batch`] packs packets that cross a boundary together, and keeps the statistics
 //! for choosing the size of batches.

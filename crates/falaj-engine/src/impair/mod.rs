@@ -4,8 +4,8 @@
 //! none, and neither queue nor discipline nor guarantees see it. Only profiles and full slots
 //! occupy the link for longer, so that packets wait in the queue, up to its limit. Every draw has
 //! an address: the packet's flow, and its number among the packets that arrived for that flow.
-//! Where the outcome depends on earlier packets, the address is its number among the packets that
-//! left.
+//! Where the outcome depends on earlier packets, the address is the packet's number among those
+//! that left.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
 //! on packets. An impairment needs three more lines: its module, its row in `impairments!` below,
@@ -132,8 +132,8 @@ pub(crate) struct Impairer {
     delay: Span,
     chances: Chances,
     states: Vec<Box<dyn ImpairmentState>>,
-    /// By flow, the numbers of the packets in its queue; without the packet on the wire, if that
-    /// was impaired when it was sent.
+    /// By flow, the numbers of the packets in its queue. The number of the packet on the wire is
+    /// missing if the packet was sent through this impairer.
     numbers: Vec<VecDeque<u64>>,
     /// Number of packets that left.
     left: u64,
