@@ -132,8 +132,8 @@ fn a_warm_pipe_asks_for_no_memory() {
     }
 }
 
-/// A new id requests little memory, however many ids there are: the records of the other ids are
-/// neither copied nor rehashed for it.
+/// A new id of a mask requests little memory, however many ids there are: the records of the other
+/// ids are neither copied nor rehashed for it.
 #[test]
 fn an_id_that_comes_asks_for_little_however_many_there_are() {
     const IDS: u32 = 1_000_000;

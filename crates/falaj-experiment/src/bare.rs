@@ -10,13 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Number of units forwarded in one direction before the other direction is served.
+/// Maximum number of units forwarded in one direction before the other direction is served.
 const TURN: usize = 64;
 
 type ReadUnit = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
 type WriteUnit = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
 
-/// A direction: forwards units from one interface to another.
+/// A direction: forwards units (frames, or longer packets that the kernel has not segmented) from
+/// one interface to another.
 pub struct BareWay {
     unit: Vec<u8>,
     read: ReadUnit,

@@ -34,7 +34,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-/// Time from the start of the ends to the beginning of the sources.
+/// Time from the start of the two ends (the processes that send and receive) to the first instant
+/// of the sources.
 pub const LEAD: Span = Span::from_millis(300);
 
 /// Arguments of the commands that measure a scenario.
@@ -252,7 +253,7 @@ pub fn measure_each(scenario: &Scenario, options: Options, what: &'static str) -
 }
 
 /// Runs the links of the scenario on real packets, with packet sockets between the namespaces and
-/// the link, even for a link that its device paces.
+/// the link, even where a TAP could be used.
 pub fn measure_by_sockets(
     scenario: &Scenario,
     options: Options,

@@ -30,7 +30,7 @@ pub struct SimulatedFlow {
     pub marked: u64,
     /// Air time of the flow, where packets have air times.
     pub air: Air,
-    /// Packets that the link lost.
+    /// Packets lost by the link's `loss`.
     pub lost: u64,
     /// Packets that were delivered twice.
     pub duplicated: u64,

@@ -107,7 +107,8 @@ impl SimulationPlan {
         SimulationPlan { shares, ..self }
     }
 
-    /// Runs replications after an automatic warm-up until these intervals are narrow enough.
+    /// Runs replications after an automatic warm-up until these intervals are narrow enough, but at
+    /// most [`until::LIMIT`].
     pub fn until(until: Vec<Until>) -> SimulationPlan {
         SimulationPlan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
     }
@@ -139,7 +140,8 @@ pub struct Simulation {
 /// A required interval.
 struct Reached {
     until: Until,
-    /// The present width of the widest interval.
+    /// Half the present width of the widest interval, as a fraction of its estimate; `None` if an
+    /// interval is not known.
     now: Option<f64>,
 }
 

@@ -119,13 +119,13 @@ pub fn end(args: &EndArgs) -> Result<ExitCode> {
 /// The report of an end.
 #[derive(Default, Serialize, Deserialize)]
 struct StreamEnd {
-    /// Bytes that this end has written or read.
+    /// Bytes that this end has sent or received.
     bytes: u64,
     /// Time from this end's first byte to its last, in nanoseconds.
     nanos: u64,
     /// CPU time that this end has used, in nanoseconds.
     cpu: u64,
-    /// Segments that this end's namespace has retransmitted.
+    /// Segments that the sender's namespace has retransmitted; 0 for the receiver.
     retransmitted: u64,
     /// The sender's congestion control.
     congestion: String,
@@ -159,7 +159,7 @@ pub fn kernel_bridge() -> Result<(), falaj_live::error::Error> {
     Sandbox::start(SandboxSpec { join: Join::Bridge, ..SandboxSpec::default() }).map(drop)
 }
 
-/// Returns true if the kernel's rate limit can be used here, which needs `tc`.
+/// Returns true if `tc` runs here; the kernel's rate limit needs it.
 pub fn has_filter() -> bool {
     Command::new("tc")
         .arg("-V")

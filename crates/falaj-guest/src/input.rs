@@ -75,7 +75,7 @@ impl Input {
     }
 }
 
-/// Returns true if there is data to read; waits at most this long for it.
+/// Returns true if there is data to read or the input has ended; waits at most this long for that.
 fn is_readable(file: &File, wait: Duration) -> bool {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
     let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);

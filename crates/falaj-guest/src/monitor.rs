@@ -271,7 +271,8 @@ impl Running<'_> {
         let _ = poll(&mut fds, step);
     }
 
-    /// Forwards a signal. A command that ignores signals is ended at the third.
+    /// Forwards a signal. At the third signal that ends programs by default (SIGUSR1 and SIGUSR2 do
+    /// not count), the guest is ended.
     fn signal(&mut self, signal: i32) -> Result<(), Error> {
         if signal == Signal::SIGWINCH as i32 {
             if let Some(size) = terminal::size() {

@@ -6,8 +6,8 @@
 //! | `ipfw` | `ipfw`, `dnctl` and `pf`: pipes, queues, schedulers, rules and tables of dummynet |
 //! | `netconfig` | PlanetLab's command for both directions |
 //!
-//! A line either becomes part of the scenario, or is refused with the part that has no equivalent
-//! in falaj: nothing is left out silently.
+//! A command that changes the traffic becomes part of the scenario, is left out with a warning, or
+//! is refused with the part that has no equivalent in falaj: nothing is left out silently.
 
 mod amounts;
 mod args;

@@ -28,7 +28,7 @@ pub(crate) struct Timeline {
 /// A draft, and the time from which it holds.
 struct Stage {
     from: u64,
-    /// Place of the last command before this draft.
+    /// Place of the last command that this draft includes.
     at: Range<usize>,
     draft: Draft,
     /// True if the commands removed all links.
@@ -182,9 +182,9 @@ impl Timeline {
 /// Largest number of changes in one period that is recognized.
 const PERIOD_MAX: usize = 64;
 
-/// The changes, each with its time, in the order of time. If a sequence of changes repeats at least
-/// three times, one period of it remains, with `every`, and with `until` unless the script has no
-/// end.
+/// Tables of the changes, which come with their times, in the order of time. If all changes repeat
+/// one sequence, at least three times in all, one sequence remains, with `every`, and with `until`
+/// unless the script has no end.
 fn repeated(changes: Vec<(u64, Table)>, is_endless: bool) -> Vec<Table> {
     let all = &changes[..];
     let period = (1..=PERIOD_MAX.min(all.len() / 3)).find_map(|p| {

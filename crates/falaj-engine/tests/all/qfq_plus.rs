@@ -35,7 +35,8 @@ fn departures(weights: &[u64], arrivals: &[(u64, usize, u32)]) -> Vec<Emit> {
     emits(&run(&pipe(weights), &arrivals.iter().map(arrival).collect::<Vec<_>>(), |_, _, _| {}))
 }
 
-/// Asserts that every packet leaves at an instant at which the model could send it.
+/// Asserts that every packet starts when the link becomes free, and that the model could choose its
+/// flow at this instant.
 fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
     let mut model = Naive::new(weights);
     let (mut next, mut free_at) = (arrivals.iter().peekable(), 0);
@@ -108,8 +109,8 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// With the largest packets and weights no number overflows, and flows of one weight are served
-/// equally.
+/// With extreme packet sizes and weights no number overflows, and flows of equal weight send almost
+/// equally many packets.
 #[test]
 fn the_largest_packets_and_weights_are_served() {
     for (weight, largest) in

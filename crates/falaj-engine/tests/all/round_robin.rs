@@ -293,11 +293,11 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
 }
 
-/// Compares the engine with the model over all sequences of six steps. A step is a packet (of three
-/// flows and two sizes) with a pause of at most one byte time, or a pause of three byte times. At
-/// one position of each sequence the setup changes, or the discipline becomes one queue, or the
-/// last flow is added. A model that supports an added flow behaves as if this flow had existed
-/// without packets.
+/// Compares the engine with the model over all sequences of six steps. A step is a packet (of one
+/// of three flows, in one of two sizes) and a pause of zero or one byte times, the same in the
+/// whole sequence, or a pause of three byte times. At one position of each sequence the setup
+/// changes, or the discipline becomes one queue, or the last flow is added. To most models, the
+/// added flow has existed before, without packets.
 fn every_sequence(
     specs: [&PipeSpec; 2],
     sizes: [u32; 2],
@@ -343,7 +343,7 @@ fn every_sequence(
     assert!(some_differ && swaps_differ, "the changes mean something");
 }
 
-/// Strict priority: the backlogged flow with the lowest number is served first.
+/// Strict priority: the backlogged flow with the lowest `priority` is served first.
 struct ByPriority {
     now: [u64; 3],
     other: [u64; 3],
@@ -453,7 +453,7 @@ struct Visits {
     waiting: [Vec<usize>; 2],
     turn: usize,
     visited: bool,
-    /// Credit of the flow in bytes, and remaining visits of the cycle.
+    /// DRR++ of 2000: credit of the low-latency flow in bytes, and remaining visits of the cycle.
     credit: u32,
     cycle: Option<usize>,
     log: Vec<(u64, u32)>,
@@ -771,8 +771,8 @@ enum Then {
     OneQueue,
 }
 
-/// The departures of the model, slot after slot of 2 B, as (flow, end in byte times). The third
-/// flow has best effort.
+/// The departures of the model, slot after slot of 2 B, as (flow, end in byte times). At first, the
+/// third flow has best effort.
 fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)> {
     let (mut events, mut now) = (VecDeque::new(), 0);
     for step in steps {

@@ -171,8 +171,9 @@ fn the_first_rule_is_found_as_one_by_one() {
     assert!(found > 10_000, "packets and rules meet: {found}");
 }
 
-/// Rules for all source prefixes of a small address space, each with one destination prefix, and
-/// all packets of this space.
+/// For all prefixes of eight addresses: rules with the prefix as source and another one as
+/// destination, and rules with it as destination alone. The packets are all those between ten
+/// addresses.
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {
     let address = |n: u32| IpAddr::V4(n.into());
@@ -229,8 +230,8 @@ fn any_frame_is_sorted() {
     for _ in 0..3000 {
         let length = dice.below(100);
         let mut bytes: Vec<u8> = (0..=length).map(|_| dice.below(256) as u8).collect();
-        // In most frames an EtherType that is parsed, with or without a VLAN tag, and small
-        // numbers.
+        // Most frames get an EtherType that is parsed, with or without a VLAN tag; about half get a
+        // known IPv6 next header.
         if let Some(head) = bytes.get_mut(13..17) {
             head.copy_from_slice(&dice.one_of(&[
                 [8, 0, 0x45, 0],

@@ -75,7 +75,8 @@ struct Tokens {
     each: Fraction,
     burst: Fraction,
     there: Fraction,
-    /// Packets that have become eligible, and packets that wait for tokens.
+    /// Instants at which queued packets became eligible, and sizes of the packets that wait for
+    /// tokens.
     eligible: VecDeque<u64>,
     waiting: VecDeque<u32>,
 }

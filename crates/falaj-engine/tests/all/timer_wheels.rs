@@ -65,7 +65,8 @@ impl Model {
         self.sequence[f] = self.count;
     }
 
-    /// Start and end of a flow's slot, and the least weight whose slots have this width.
+    /// Start and end of the slot of a flow's head, and the least weight whose slots have this
+    /// width.
     fn slot(&self, f: usize) -> (u128, u128, u64) {
         let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().unwrap();
         let packet = (u128::from(LARGEST) << 24) / u128::from(least);

@@ -106,7 +106,7 @@ struct Waiting {
     finish: Fraction,
 }
 
-/// A discipline of this kind. The unit of time is the transmission time of a byte. Arrivals at an
+/// The discipline named `kind`. The unit of time is the transmission time of a byte. Arrivals at an
 /// instant come before the decision of that instant. For `edf` the weights are deadlines.
 struct Model<'a> {
     kind: &'a str,
@@ -468,7 +468,7 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
             let time = |bytes: u64, rate: Rate| rate.airtime_of_many(bytes).0;
             let (rate, bound) = match kind {
                 "sced" => {
-                    // The curve gives the burst at once, or the rate only after a delay.
+                    // Up to the burst, the curve rises faster than the rate, or more slowly.
                     for f in &mut spec.setup.flows[1..] {
                         f.values.set("rate", Value::Rate(Rate(link.0 / n)));
                     }
@@ -556,8 +556,9 @@ fn tags_do_not_drift() {
     }
 }
 
-/// Flows that never run empty share in proportion over the whole range of weights: the end of each
-/// packet is at most a packet of each flow behind the flow's exact part of the link.
+/// Flows that never run empty share in proportion over the whole range of weights: among N flows,
+/// each packet ends at most N packet times after the instant at which the flow's exact share sends
+/// it.
 #[test]
 fn the_heaviest_weights_share_in_proportion() {
     const PACKETS: u64 = 20_000;
@@ -681,7 +682,7 @@ fn only_wf2q_is_worst_case_fair() {
             for (f, &w) in shares.iter().enumerate() {
                 let begin = dice.from(0, 2) * 1_000;
                 let packet = |dice: &mut Dice| dice.from(largest[f].div_ceil(2), largest[f]) as u32;
-                // Packets for about the same time as every other flow.
+                // As many packets as keep the flow backlogged for about as long as the others.
                 for _ in 0..4 * w {
                     all.push(Arrival {
                         at: Time(begin),

@@ -301,7 +301,7 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
 }
 
 /// A packet that has left its queue keeps its due time, even if the delay changes. The packet on
-/// the wire keeps its end, even if its flow is removed or it is larger than the new limit.
+/// the wire keeps its end, even if its flow is removed or it exceeds the new largest packet.
 #[test]
 fn what_has_left_is_due_when_it_was_to_be() {
     let (mut engine, mut out) = filled(10, 2, 4);

@@ -39,8 +39,7 @@ fn a_tree_of_single_flows_departs_as_without_it() {
     }
 }
 
-/// A child gets the same service as if the other children were single flows, whatever happens
-/// inside them.
+/// The leaves below a flow share its service by their quanta, however bursty the other flows are.
 #[test]
 fn leaves_share_what_their_flow_is_guaranteed() {
     for seed in 0..1_500 {
@@ -69,7 +68,8 @@ fn leaves_share_what_their_flow_is_guaranteed() {
         {
             sent[e.flow.index()] += u64::from(e.bytes);
         }
-        // DRR keeps the normalized services of any two leaves within a quantum and a packet.
+        // Under DRR, the services of any two leaves, in quanta, differ by at most one quantum and
+        // one packet of each leaf.
         for i in 0..quanta.len() {
             for j in 0..quanta.len() {
                 let lead = sent[i] as f64 / quanta[i] as f64 - sent[j] as f64 / quanta[j] as f64;

@@ -77,8 +77,8 @@ fn packet_wise_departures_are_those_of_the_model() {
     }
 }
 
-/// Idle time costs no events: one step passes over hours of idle time, and the phases are those of
-/// the stepwise model.
+/// Idle time costs no events: one step passes over a hundred idle days. After idle time, the phases
+/// are those of the stepwise model.
 #[test]
 fn an_idle_link_makes_no_events_and_keeps_its_phases() {
     for seed in 0..2_000 {
@@ -192,10 +192,11 @@ fn a_wait_ends_when_a_link_can_send() {
     assert_eq!(ends, [(2, 17), (3, 24)]);
 }
 
-/// In each phase, both servers send at least the largest packets that fit it exactly, whatever
-/// fraction of a nanosecond was left over before. Packets beyond these end less than a nanosecond
-/// after the phase. The bound of a full queue counts the same packets. Links are always backlogged;
-/// phases are close to the length at which one more packet fits.
+/// In each phase, phase-wise and packet-wise service send at least as many packets of the largest
+/// size as fit the phase exactly, whatever fraction of a nanosecond was left over before. A packet
+/// beyond these ends less than a nanosecond after the phase. The bound of a full queue counts the
+/// same packets. Links are always backlogged; phases are close to the length at which one more
+/// packet fits.
 #[test]
 fn a_phase_carries_the_packets_that_the_bound_counts() {
     let (mut exact, mut edges) = (0, 0);

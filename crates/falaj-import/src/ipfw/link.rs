@@ -334,7 +334,7 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
 }
 
 /// The scenario's rule for rule `n`. A counting rule becomes a rule that continues with the next
-/// one. `None` if the scenario needs no rule.
+/// one.
 fn made(
     all: &Firewall,
     links: &[u64],

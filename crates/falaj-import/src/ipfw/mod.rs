@@ -66,8 +66,8 @@ struct Entry {
 
 /// Makes a scenario from a script of `ipfw` or `dnctl` commands: a link for each pipe, and the
 /// rules, including those of `pf` that send to pipes. Outgoing packets are `up`, incoming ones
-/// `down`. `last` is the rule for packets that no other rule takes. With `None` these packets pass,
-/// unless the script sets another rule.
+/// `down`. `last` is the rule for packets that no other rule takes (`None`: they pass), unless the
+/// script sets this rule.
 ///
 /// # Errors
 /// Returns every line that cannot be read or has no equivalent, and why.
@@ -277,7 +277,7 @@ fn numbered(
     }
 }
 
-/// Reads `sysctl net.inet.ip.fw.one_pass=0`.
+/// Reads `sysctl net.inet.ip.fw.one_pass=0` and `sysctl net.inet.ip.fw.default_to_accept=1`.
 fn sysctl(
     args: &mut Args<'_>,
     all: &mut Firewall,

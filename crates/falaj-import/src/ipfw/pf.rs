@@ -16,8 +16,8 @@ pub(super) struct PfRule {
     quick: bool,
 }
 
-/// The words of a rule of pf, if the command is one: a line of its file, or a text that `echo`
-/// pipes to `pfctl`.
+/// The words of a rule of pf, if the command is such a rule: a line of pf's file, or a text that
+/// `echo` pipes to `pfctl`.
 pub(super) fn words(command: &[Word]) -> Option<Vec<Word>> {
     let is_echo = command.first().is_some_and(|w| matches!(w.text.as_str(), "echo" | "printf"));
     let words = if is_echo {
@@ -86,7 +86,8 @@ impl Side {
     }
 }
 
-/// Reads a rule. If the rule names a second pipe, a second rule is made for the answers.
+/// Reads a rule. If the rule names a second pipe, a second rule is made for the packets in the
+/// other direction.
 pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRule>, Problem> {
     let mut args = Args::new(words);
     let is_dummynet = args.take("dummynet").is_some();

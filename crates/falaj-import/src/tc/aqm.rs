@@ -313,8 +313,8 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
     Ok(made)
 }
 
-/// Reads `sfq`, as `fq_codel` without CoDel: its target and interval are seconds long, so that it
-/// practically never acts.
+/// Reads `sfq`, as `fq_codel` without CoDel: CoDel's target and interval are seconds long, so that
+/// CoDel practically never acts.
 pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     const WORDS: &[&str] = &["limit", "quantum", "perturb", "divisor", "flows", "depth"];
     let (mut limit, mut queues, mut quantum) = (127, 1024, None);

@@ -67,7 +67,7 @@ pub(super) struct Htb {
 }
 
 impl Htb {
-    /// The class's quantum in bytes, and whether quanta are in proportion to rates.
+    /// The class's quantum in bytes; and true if it is in proportion to the class's rate.
     pub(super) fn quantum(&self, r2q: u64) -> (u64, bool) {
         let of_rate = self.rate / 8 / r2q;
         let kept = of_rate.clamp(1000, 200_000);

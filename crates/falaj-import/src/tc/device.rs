@@ -18,7 +18,7 @@ pub(super) struct Node<T> {
     /// Handle of the parent; `None` at the root.
     pub(super) parent: Option<Handle>,
     pub(super) what: T,
-    /// The discipline's size table, which changes the number of bytes that a packet counts.
+    /// The discipline's size table, which changes the number of bytes that a packet counts as.
     pub(super) stab: Option<Stab>,
     pub(super) at: Range<usize>,
     pub(super) line: String,

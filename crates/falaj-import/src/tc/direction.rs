@@ -48,7 +48,7 @@ pub(super) struct Direction<'a> {
 pub(super) struct Way {
     /// Matches, in the grammar of a scenario's `match`.
     pub(super) rules: Vec<String>,
-    /// Name of the link that they pass before.
+    /// Name of the link that they pass before the device's link; `None`: there is no such link.
     pub(super) through: Option<String>,
     pub(super) at: Range<usize>,
 }
@@ -226,8 +226,8 @@ impl<'a> Direction<'a> {
         Ok(None)
     }
 
-    /// Sets the queue for a netem's `limit`: netem's own queue if it has a rate, else the queue of
-    /// the class behind the link.
+    /// Applies a netem's `limit` to a queue: netem's own queue if it has a rate; otherwise, in a
+    /// link before a class, the class's queue. Any other `limit` is left out.
     fn limited(&mut self, netem: &Netem, node: &Node<Qdisc>) -> Result<(), Problem> {
         if netem.rate.is_some() {
             self.takes_rate(&node.at)?;
@@ -343,8 +343,8 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// Returns true if a discipline becomes a link, because it delays or limits packets; a class has
-/// only a queue.
+/// Returns true if a discipline becomes a link, because it impairs packets or limits their rate; a
+/// class has only a queue.
 pub(super) fn is_link(what: &Qdisc) -> bool {
     matches!(what, Qdisc::Netem(_) | Qdisc::Tbf { .. })
 }

@@ -161,7 +161,7 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let lower = word.text.to_ascii_lowercase();
     let number = if lower.starts_with("0x") { whole(word)? } else { 0 };
     match (lower.as_str(), number) {
-        // Types of VLAN tags, for which `vlan_id` is read.
+        // All types, and types of VLAN tags, for which `vlan_id` is read.
         ("all" | "802.1q" | "802.1ad", _) | (_, 0x0003 | 0x8100 | 0x88a8) => Ok(None),
         ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
         ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),

@@ -74,7 +74,7 @@ impl Direction<'_> {
 
     /// Adds flows for the classes below a class, in the order in which filters are tried; the
     /// default class comes last. If these flows are parts of another flow, the last part takes all
-    /// remaining packets.
+    /// remaining packets, unless these bypass the classes.
     fn level(&mut self, tree: &Tree, parent: u16, place: &ClassPlace<'_>) -> Result<(), Problem> {
         let bands = tree.below(parent);
         for (n, band) in bands.iter().enumerate() {

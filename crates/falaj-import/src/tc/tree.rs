@@ -31,7 +31,8 @@ pub(super) struct Tree {
     /// The discipline's name in a scenario.
     pub(super) kind: &'static str,
     pub(super) major: u16,
-    /// Rate and burst of the link, taken from a single class above all others, which gets no flow.
+    /// Rate and burst of the link: those of a single class above all others, which gets no flow, or
+    /// the port rate of the bands' `cbs`.
     pub(super) rate: Option<(u64, Option<u64>)>,
     pub(super) notes: Vec<Problem>,
     bands: Vec<Band>,
@@ -556,8 +557,8 @@ impl Tree {
         self.bands.iter().all(|b| b.parent != minor)
     }
 
-    /// Returns true if a class is below another class, or is that class. A loop of classes ends
-    /// after as many steps as there are classes.
+    /// Returns true if a class is below another class, or is that class. Classes may form a loop,
+    /// so the search ends after as many steps as there are classes.
     fn is_below(&self, leaf: u16, above: u16) -> bool {
         let mut at = leaf;
         for _ in 0..=self.bands.len() {

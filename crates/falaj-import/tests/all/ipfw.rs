@@ -1581,7 +1581,7 @@ fn what_differs_is_said() {
     );
 }
 
-/// dummynet stores `pri`, and uses the weight as the priority.
+/// dummynet stores `pri` and never uses it: the weight is the priority.
 #[test]
 fn pri_means_nothing_and_that_is_said() {
     becomes(
@@ -1625,7 +1625,8 @@ fn pri_means_nothing_and_that_is_said() {
     );
 }
 
-/// The fields that rules match: the destination, its port, the protocol.
+/// Conditions of rules, each with the values that meet it: destinations, ports, protocols,
+/// directions.
 const TO: &[(&str, &[&str])] = &[
     ("any", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
     ("10.0.0.0/8", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),

@@ -777,7 +777,8 @@ fn trees_of_classes() {
             queue = "1000p"
         "##]],
     );
-    // Filters that send to no class, to a class above, or to a place where no discipline can be.
+    // Filters that send to an inner class without filters, or to a class that is not below their
+    // own; filters of a class that match only a part of its packets, or that no packet reaches.
     let filters = |lines: &str| {
         let (classes, _) = COMPANIES.split_once("tc filter").unwrap();
         format!("{classes}{lines}")
@@ -967,7 +968,8 @@ fn packets_that_tc_does_not_shape_pass() {
             to = "pass"
         "##]],
     );
-    // A class that does not exist, or that has classes of its own, cannot be the default class.
+    // A class that does not exist cannot be the default class. A class whose parent does not exist
+    // is above all others.
     becomes(
         "tc qdisc add dev e root handle 1: htb default 40\n\
          tc class add dev e parent 1:9 classid 1:1 htb rate 8mbit\n\
@@ -1060,7 +1062,7 @@ fn packets_that_tc_does_not_shape_pass() {
     );
 }
 
-/// Each discipline becomes a part of the scenario, or a message says that it was left out.
+/// Each discipline becomes a part of the scenario, or a message states why it does not.
 #[test]
 fn no_discipline_vanishes() {
     becomes(
@@ -1558,7 +1560,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
     );
 }
 
-/// A tree of htb: class 1:10 with two leaves, and two leaves beside 1:10.
+/// The leaves of a tree of htb: two below class 1:10, and two beside 1:10.
 const LEAVES: [&str; 4] = ["11", "12", "20", "30"];
 
 fn tree(rest: &str) -> String {
@@ -2111,7 +2113,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
     );
 }
 
-/// The fields that filters match: the destination, its port, the protocol.
+/// Conditions of filters, each with the values that meet it: destinations, ports, protocols.
 const TO: &[(&str, &[&str])] = &[
     ("", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
     ("dst_ip 10.0.0.0/16", &["10.0.0.5", "10.0.0.7", "10.0.9.9"]),

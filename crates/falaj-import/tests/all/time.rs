@@ -234,7 +234,7 @@ fn scenarios(script: &str) -> Vec<(Span, Scenario)> {
     std::iter::once((Span(0), scenario)).chain(changes).collect()
 }
 
-/// Commands that set `netem`, or classes of `htb` with `netem` below them.
+/// A command that sets `netem` or `tbf`, or that removes the discipline.
 fn state() -> impl Strategy<Value = String> {
     let netem = (1u32..4, 0u32..3, 0u32..3, 0u32..3).prop_map(|(delay, jitter, loss, rate)| {
         let optional = |n: u32, text: String| if n > 0 { text } else { String::new() };

@@ -117,7 +117,7 @@ fn told(made: &Result<Imported, Diagnostics>) -> Option<(String, Vec<String>)> {
 }
 
 /// The words that make no difference when they are removed, alone or with up to two words after
-/// them.
+/// them; without those that [`IDLE`] allows.
 fn idle(script: &str, import: &dyn Fn(&str) -> Result<Imported, Diagnostics>) -> Vec<String> {
     let whole = import(script);
     if let Err(errors) = &whole {

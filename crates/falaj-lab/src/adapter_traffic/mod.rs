@@ -1,6 +1,6 @@
 //! Sends a scenario's sources as real datagrams from virtual adapters, in namespaces or in guests,
-//! to the uplink, and counts the datagrams per window. The link may be changed at the beginning of
-//! windows.
+//! to the uplink, and counts packets and bytes per window. The link may be changed at the beginning
+//! of windows.
 
 mod guests;
 mod simulated;
@@ -80,7 +80,7 @@ struct Mark {
     late: Span,
 }
 
-/// Runs the traffic, and returns the measurements of each window and of the whole.
+/// Runs the traffic, and returns the measurements of each window and of the whole run.
 ///
 /// # Errors
 /// If network namespaces are not permitted here, or Ctrl-C was pressed.

@@ -60,7 +60,8 @@ pub(super) struct ConsumerReport {
     pub(super) batches: u64,
     /// Batches with an invalid structure.
     pub(super) malformed: u64,
-    /// Time from the end of the first batch to the end of the last batch, in nanoseconds.
+    /// Time from the end of the first batch, or of the skipped time, to the end of the last batch,
+    /// in nanoseconds.
     pub(super) nanos: u64,
     /// CPU time between the first batch and the last, in nanoseconds.
     pub(super) cpu: u64,
@@ -96,7 +97,7 @@ pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Opt
 /// A reader with the declared cost per batch; the actual work on a batch is a part of this cost.
 struct SlowReader<'a> {
     args: &'a Args,
-    /// Time at which the last batch was finished; `None` if the reader has slept since.
+    /// Time at which the last batch was finished; `None` if the ring has been empty since.
     done: Option<u64>,
     served: u64,
 }
@@ -189,7 +190,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
     Ok(report)
 }
 
-/// Reads the packets of a batch, after its declared cost.
+/// Reads the packets of a batch, waits until its declared cost is over, and records the delays.
 fn take(
     bytes: &[u8],
     server: &mut SlowReader<'_>,

@@ -257,7 +257,8 @@ fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Re
     Ok(sent)
 }
 
-/// Sends packets at random instants, at one rate or in three steps.
+/// Sends packets at random instants, at one rate, or at another rate in the middle third of the
+/// time.
 fn paced(
     sender: &mut RingSender,
     packer: &mut Packer,

@@ -303,7 +303,8 @@ fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     Some(TuningFigures { delay, ..row })
 }
 
-/// Index of the first piece from which on the delay is kept, within 10 %.
+/// Index of the first of [`SETTLED`] consecutive pieces whose median delay is at most 1.1 times the
+/// required delay.
 fn settles(pieces: &[TimePiece], delay: f64) -> Option<usize> {
     let kept = |pieces: &[TimePiece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
     (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))

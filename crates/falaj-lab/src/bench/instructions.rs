@@ -105,7 +105,7 @@ fn total(part: &Path) -> Result<u64> {
 }
 
 /// Prints the counts as JSON, one row of `key`, load and instructions each, or compares them with
-/// the table in `known`. `None` if neither was requested.
+/// the table in `known`. If neither was requested, prints the compiler and returns `None`.
 pub(super) fn reported(
     counts: &InstructionCounts,
     key: &str,

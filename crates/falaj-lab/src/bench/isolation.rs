@@ -1,6 +1,7 @@
-//! `falaj bench isolation`: adapters that exceed their envelopes, and one adapter that conforms to
-//! its envelope. It checks that each adapter gets its guaranteed rate in each second, in proportion
-//! to its weight, and that every packet of the conforming adapter meets its delay bound.
+//! `falaj bench isolation`: adapters that send more than their share of the link, and one adapter
+//! that conforms to its envelope. Measures whether each of these adapters gets its guaranteed rate
+//! in each second, in proportion to its weight, and whether every packet of the conforming adapter
+//! meets its delay bound.
 //!
 //! Measured on real packets between namespaces, and in simulated time.
 
@@ -46,11 +47,11 @@ pub struct Args {
 /// Rate of the link in Mbit/s.
 const LINK: u64 = 100;
 const WINDOW: Span = Span::from_secs(1);
-/// If the host delivers later than this, the window counts as stalled.
+/// If the host delivers a packet this late or later, the window counts as stalled.
 const STALL: Span = Span::from_millis(2);
-/// Weights and packet sizes of the adapters that send too much, repeated in this order. A packet is
-/// at most 1/400 of its adapter's traffic in a second; with larger packets, windows would differ
-/// just because they contain whole packets.
+/// Weights and packet sizes of the adapters that send too much, repeated in this order. With 16
+/// such adapters, a packet is at most 1/600 of its adapter's guaranteed traffic in a second; with
+/// larger packets, windows would differ just because they contain whole packets.
 const KINDS: [(u64, &str); 4] =
     [(1, "300B"), (2, "1500B"), (1, "200B-800B"), (2, "600B x 1, 1200B x 1")];
 const CALM: &str = "calm";

@@ -51,7 +51,7 @@ const FLOWS: u16 = 8;
 /// Number of different packets, sent one after the other.
 const FRAMES: usize = 4096;
 
-/// Links of 1 Gbit/s with DRR among eight flows. Rules with prefixes, ports and protocols lead to
+/// Two links of 1 Gbit/s with DRR among eight flows. Rules with prefixes and protocols lead to
 /// these links in turn; the last rule matches all other packets.
 fn spec(rules: u32) -> NetworkSpec {
     let flows =

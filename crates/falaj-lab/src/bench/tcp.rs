@@ -3,8 +3,8 @@
 //! given rate. For a given rate the kernel's token bucket filter is measured too.
 //!
 //! The paths take turns within one run, so that a busy machine slows all of them. One stream runs
-//! from the near end to the far one; the result is the number of bytes that the receiver's program
-//! has read, from its first byte to its last.
+//! from the near end to the far one; the result is the goodput: the bytes that the receiver's
+//! program has read, divided by the time from its first byte to its last.
 
 use super::{exit, median};
 use anyhow::Result;

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | `due 1ms 2ms` | the times of all arrivals, to the nanosecond |
 //! | `order a b a` | the streams of all packets, in the order in which they arrive |
-//! | `first 30 a 19..21` | how many of the first packets belong to a stream |
-//! | `arrived`, `lost`, `dropped`, `refused`, `marked`, `copies`, `corrupted`, `overtaken` `5..15` | number of such packets; with `of a` at the end: of that stream |
-//! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | of the time from a packet's start to its arrival; for `delay` the range of all |
+//! | `first 30 a 19..21` | of the first 30 arrivals, 19 to 21 are of stream a |
+//! | `arrived`, `lost`, `dropped`, `refused`, `marked`, `copies`, `corrupted`, `overtaken` `5..15` | number of such packets; with `of a` at the end: of that stream (`overtaken`: of all streams) |
+//! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | ranges of all delays (from a packet's start to its arrival), of their mean, and of their standard deviation |
 //! | `gaps 1ms..2ms` | range of the times from one arrival to the next |
 
 use falaj_engine::header::Protocol;

@@ -43,7 +43,7 @@ pub(super) struct ComparedFlow {
     pub(super) same: SamePackets,
 }
 
-/// The results of a flow through one of these three.
+/// The results of a flow through the kernel, through falaj, or in simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passage {
     pub(super) sent: u64,

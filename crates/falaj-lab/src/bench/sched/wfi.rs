@@ -583,8 +583,8 @@ fn micros(at: Time) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Prints a table for each set of flows; after a search, the arrivals too. All lines except the
-/// arrivals are comments for `--replay`.
+/// Prints a table for each set of flows; after a search, the arrivals too, and then all other lines
+/// are comments for `--replay`.
 fn print(args: &Args, rows: &[FairnessFigures]) {
     let mark = if args.search { "# " } else { "" };
     say!(

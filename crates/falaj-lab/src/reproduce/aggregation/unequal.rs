@@ -63,7 +63,7 @@ fn packet_by_packet() -> [f64; 5] {
     std::array::from_fn(|n| sums[n] / f64::from(counts[n]))
 }
 
-/// Distance of a value from an estimate, in units of the width of the estimate's interval.
+/// Distance of a value from an estimate, in units of half the width of the estimate's interval.
 fn distance(value: f64, estimate: Estimate) -> f64 {
     (value - estimate.mean).abs() / estimate.half_width.unwrap_or(0.0)
 }

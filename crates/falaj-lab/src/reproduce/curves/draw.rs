@@ -177,8 +177,8 @@ fn crowds_on_the_left(all: &[f64]) -> bool {
         && last.log10().floor() > first.log10().ceil()
 }
 
-/// Returns true if the largest values of two curves, both above zero everywhere, differ by more
-/// than a factor of twenty: on a linear axis the smaller curve would look flat.
+/// Returns true if all curves are above zero everywhere, and the largest values of two of them
+/// differ by more than a factor of twenty: on a linear axis the smaller curve would look flat.
 fn differ_in_magnitude(curves: &[(usize, &FigureCurve)]) -> bool {
     let largest =
         |(_, curve): &(usize, &FigureCurve)| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);

@@ -114,7 +114,7 @@ pub(super) struct Published {
     pub(super) places: Vec<(f64, &'static str)>,
 }
 
-/// Published values, beside one of falaj's curves.
+/// Published values, which stand beside one of falaj's curves or alone.
 #[derive(Serialize)]
 pub(super) struct PublishedCurve {
     pub(super) name: &'static str,

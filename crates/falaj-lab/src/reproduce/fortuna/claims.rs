@@ -332,8 +332,8 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<JudgedRow> {
         let text = "a device is handed packets ahead of time: packets of all loads that the link sent and that did not arrive";
         claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), most(0.0).bound(), None);
     }
-    // If tails are skipped, no idle time is kept free, and a full device needs attention twice in a
-    // millisecond.
+    // If tails are skipped, a flooded link never idles at the end of a phase, and a full device
+    // needs attention twice in a millisecond.
     let skips = |o: &&LiveResult| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
     for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
         let text = format!(

@@ -234,7 +234,8 @@ mod tests {
     fn figures_are_drawn_and_told() {
         let wanted: Vec<&FortunaFigure> = FIGURES.iter().collect();
         let sweep = LoadSweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
-        // Three servers and DRR's three quanta, without duplicates.
+        // Two servers up to 600 Mbit/s, and one server and DRR's three quanta up to 720 Mbit/s,
+        // without duplicates. Link 1 has no point at load 0.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<JudgedRow> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
         for figure in FIGURES {

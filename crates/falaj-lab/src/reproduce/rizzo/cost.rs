@@ -41,7 +41,8 @@ impl Equal {
         Ok(self.nanos(kind, flows)? - self.nanos("none", flows)?)
     }
 
-    /// 1 if each discipline costs more than the one before it, with this number of flows; else 0.
+    /// 1 if each discipline costs at least as much as the one before it, with this number of flows;
+    /// else 0.
     fn in_order(&self, kinds: &[&str], flows: u32) -> Result<f64> {
         let all = kinds.iter().map(|kind| self.nanos(kind, flows)).collect::<Result<Vec<f64>>>()?;
         Ok(f64::from(u8::from(all.is_sorted())))
@@ -53,7 +54,7 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
     let measured = costs("published", &KINDS, filled, effort.pairs, effort.repeat)?;
     let mut curves = Vec::new();
     for (n, name) in NAMES.into_iter().enumerate() {
-        // Flow sets of mixed sizes come last.
+        // Flow sets of mixed sizes, which come last, are left out.
         let alike = measured.cases.iter().filter(|case| !case.flowsets.contains(','));
         let points = alike
             .filter_map(|case| {

@@ -225,7 +225,8 @@ pub(super) fn reordering() -> Result<PaperFigure> {
     })
 }
 
-/// Air time of packets of a wireless link beyond their transmission: (probability, milliseconds).
+/// Air time of packets of a wireless link beyond their transmission: (cumulative probability,
+/// milliseconds).
 const AIR: [(f64, f64); 4] = [(0.0, 1.0), (0.5, 2.0), (0.9, 5.0), (1.0, 20.0)];
 const LOSSLESS: f64 = 0.98;
 

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::reproduce::verdict::RowVerdict;
 
-    /// Two rates in a ratio of x to 1, each off by 5 %: Jain's index moves by 0.025 at most.
+    /// Two rates in a ratio of x to 1, each off by 5 %: Jain's index moves by about 0.025 at most.
     #[test]
     fn jains_index_moves_no_further_than_its_tolerance() {
         let jain = |x: f64| (1.0 + x).powi(2) / 2.0 / (1.0 + x * x);

@@ -302,8 +302,8 @@ impl Size {
     }
 
     /// The cells of this grid, without duplicates. First come rates and round-trip times with tail
-    /// drop at one bandwidth-delay product, then variations of one cell in queue, loss and queue
-    /// management.
+    /// drop at one bandwidth-delay product, then variations in queue, loss and queue management: of
+    /// one cell, or in the full grid of each link.
     pub(super) fn cells(self) -> Vec<Cell> {
         use Congestion::{Cubic, Reno};
         let mut cells = match self {

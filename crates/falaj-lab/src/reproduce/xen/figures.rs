@@ -121,7 +121,8 @@ fn over_all(all: &[RateSeries], vm: usize, from: usize, to: usize) -> f64 {
     all.iter().map(|series| mean(series, vm, from, to)).sum::<f64>() / all.len().max(1) as f64
 }
 
-/// Mean half-width of the confidence intervals, over windows in which both machines send.
+/// Mean half-width of the confidence intervals of VM 1's rate, over windows in which both machines
+/// send.
 fn spread(all: &[RateSeries], windows: std::ops::Range<usize>) -> f64 {
     let number = windows.len().max(1) as f64;
     let of = |n: usize| {

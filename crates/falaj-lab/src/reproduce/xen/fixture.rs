@@ -217,7 +217,7 @@ const FINE: Span = Span::from_millis(100);
 const SECOND: Span = Span::from_secs(1);
 
 impl Experiment {
-    /// The paper's experiment with this server, repeated ten times.
+    /// The paper's experiment on this testbed, repeated as the effort provides.
     pub(super) fn of(bed: Testbed) -> Experiment {
         Experiment { bed, disk: None, repeated: true, fine: false }
     }

@@ -13,7 +13,7 @@ use falaj_terminal::file;
 
 /// Maximum packet size of an interface in bytes.
 const MTU: u32 = 65_521;
-/// The first of the thesis' seeds.
+/// The seed of every live run: the first seed of the simulated runs.
 const SEED: u64 = 1;
 /// Default duration.
 pub(super) const DURATION: Span = Span::from_secs(20);
