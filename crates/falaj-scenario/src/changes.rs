@@ -222,7 +222,7 @@ impl<'a> Planner<'a> {
             now = scenario;
             let scenario = Arc::clone(&self.scenarios[now].0);
             changes.push(ScheduledChange { at, sets, scenario });
-            if self.problems.len() > Diagnostics::MOST {
+            if self.refused && self.problems.len() > Diagnostics::MOST {
                 break;
             }
         }

@@ -30,7 +30,7 @@ pub(super) fn links(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
     }
     for n in 0..all.rules.len() {
         match made(all, &numbers, n, &names) {
-            Ok(table) => draft.tables.extend(table),
+            Ok(table) => draft.tables.push(table),
             Err(problem) => problems.push(problem),
         }
     }
@@ -335,12 +335,7 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
 
 /// The scenario's rule for rule `n`. A counting rule becomes a rule that continues with the next
 /// one.
-fn made(
-    all: &Firewall,
-    links: &[u64],
-    n: usize,
-    names: &[String],
-) -> Result<Option<Table>, Problem> {
+fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Table, Problem> {
     let rule = &all.rules[n];
     let mut table = Table::new("[[rule]]", rule.at.clone());
     table.comments.push(rule.line.clone());
@@ -405,5 +400,5 @@ fn made(
     {
         table.text("then", "on");
     }
-    Ok(Some(table))
+    Ok(table)
 }

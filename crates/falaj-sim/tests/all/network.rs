@@ -159,7 +159,7 @@ fn packets_of_a_ring_and_a_tandem_keep_their_bounds() {
         let offsets = (0..20).step_by(3).flat_map(|a| (0..20).step_by(3).map(move |b| (a, b)));
         let delays = offsets.map(|(other, last)| {
             nearest(
-                &RING.replace("OTHER", &format!("{other}ms")).replace("LAST", &format!("{last}ms")),
+                &text.replace("OTHER", &format!("{other}ms")).replace("LAST", &format!("{last}ms")),
             )
         });
         let most = delays.fold(0.0, f64::max);
