@@ -1,4 +1,4 @@
-//! Errors in starting a sandbox, with hints.
+//! Errors in setting up a sandbox or an end of a link, with hints.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use nix::unistd::Uid;
 
 use crate::link_end::End;
 
-/// The step in which a sandbox could not start.
+/// A step of setting up a sandbox or an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupStep {
@@ -51,7 +51,7 @@ pub enum SetupStep {
     EnterNamespace,
     /// Opening a packet socket.
     PacketSocket,
-    /// Finding the interface for a packet socket.
+    /// Finding an interface and attaching to it.
     FindInterface,
     /// Setting up a packet socket: its header, its receive ring.
     PacketOptions,
@@ -189,13 +189,13 @@ impl SetupStep {
     }
 }
 
-/// The reason why a sandbox could not start: the failed step, the side, the system's error, and a
-/// hint.
+/// The reason why a sandbox or an end of a link could not be set up: the failed step, the side, the
+/// system's error, and a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The step that failed.
     pub step: SetupStep,
-    /// The side; `None` if the error concerns both sides.
+    /// The side; `None` if the error does not concern one side alone.
     pub end: Option<End>,
     /// The system's error number (`errno`), 0 if the failure did not come from a system call.
     pub errno: i32,

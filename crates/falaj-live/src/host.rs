@@ -56,7 +56,7 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
 
 /// Number of bytes for packets in transit, with their records and captures: a quarter of the memory
 /// that the process, its control group or the machine may use, but no more than a long and fast
-/// link needs.
+/// link needs (1 GiB).
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
     usize::try_from((memory() / 4).min(MOST)).unwrap_or(usize::MAX)

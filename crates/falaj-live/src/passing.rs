@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Number of descriptors sent with one byte; the kernel allows 253.
+/// Maximum number of descriptors sent with one byte; the kernel allows 253.
 const TOGETHER: usize = 128;
 /// The largest length of a message, in bytes.
 const LONGEST: u64 = 4 << 30;

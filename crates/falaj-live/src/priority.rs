@@ -19,7 +19,8 @@ pub enum Rank {
     Link,
 }
 
-/// Returns true if this thread has a real-time policy, and so runs before ordinary threads.
+/// Returns true if this thread has the real-time policy SCHED_FIFO, and so runs before ordinary
+/// threads.
 pub(crate) fn is_before_others() -> bool {
     // SAFETY: the call has no preconditions and concerns this thread alone.
     let policy = unsafe { libc::sched_getscheduler(0) };

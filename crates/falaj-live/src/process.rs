@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, SetupStep};
 
-/// A cloned process: its number, and a descriptor that always refers to this process.
+/// A cloned process: its number, and a descriptor that always refers to the cloned process.
 #[derive(Debug)]
 pub(crate) struct Cloned {
     pub(crate) pid: i32,
@@ -101,8 +101,8 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Err
     Errno::result(done).map(drop)
 }
 
-/// A descriptor of a child that has not been waited for yet, so that its number cannot refer to
-/// another process.
+/// A descriptor of a process. The number of a child that has not been waited for yet cannot refer
+/// to another process.
 pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(child), 0 as c_long) };

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// Bytes of a buffer: enough for arrivals while the reader does not run for some milliseconds.
 const ROOM: usize = 8 << 20;
 
-/// Makes the receive buffer as large as the kernel allows.
+/// Makes the receive buffer [`ROOM`] bytes long, or as long as the kernel allows.
 pub(crate) fn enlarge(socket: &UdpSocket) {
     // A privileged process may exceed the system's limit on buffers. If no larger buffer is
     // allowed, losses are counted all the same.
@@ -18,7 +18,7 @@ pub(crate) fn enlarge(socket: &UdpSocket) {
     }
 }
 
-/// Makes the send buffer as large as the kernel allows.
+/// Makes the send buffer [`ROOM`] bytes long, or as long as the kernel allows.
 pub(crate) fn enlarge_for_sending(socket: &UdpSocket) {
     if setsockopt(socket, sockopt::SndBufForce, &ROOM).is_err() {
         let _ = setsockopt(socket, sockopt::SndBuf, &ROOM);

@@ -20,7 +20,7 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 
-/// Builds a forwarder for the links between the two sides of a sandbox, whose TAPs it takes.
+/// Builds a forwarder for the links between the two sides of a sandbox, whose interfaces it takes.
 pub fn to_sandbox(
     spec: &NetworkSpec,
     sandbox: &mut Sandbox,
@@ -38,7 +38,7 @@ pub fn to_sandbox(
 /// side's TAP.
 ///
 /// # Errors
-/// The near side has no TAP.
+/// No descriptor is available for the guest's port, or the near side's port cannot be opened.
 pub fn to_guest(
     spec: &NetworkSpec,
     sandbox: &mut Sandbox,

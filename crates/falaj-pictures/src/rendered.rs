@@ -46,7 +46,7 @@ fn put(path: &Path, svg: &str, options: &Options<'_>) -> Result<()> {
     std::fs::write(path, png).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The options for PNGs, if the system has fonts.
+/// The options for rendering, if the system has fonts.
 fn with_fonts() -> Option<Options<'static>> {
     let mut options = Options::default();
     options.fontdb_mut().load_system_fonts();

@@ -25,7 +25,8 @@ pub struct Expected {
     pub mean: f64,
     /// Median and 99th percentile of the delay in nanoseconds, if they are known.
     pub quantiles: Option<[f64; 2]>,
-    /// The fraction of packets that find the queue full; `None` if it is below [`NEGLIGIBLE`].
+    /// The fraction of packets that find the queue full; `None` if it is below 1e-5, or below
+    /// [`NEGLIGIBLE`] and not computed.
     pub loss: Option<f64>,
     /// The flows over which the mean is taken, weighted by bytes; empty if it is only this flow's
     /// mean.

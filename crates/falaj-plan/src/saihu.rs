@@ -18,7 +18,7 @@ pub struct Read {
     pub name: String,
     /// The network.
     pub network: Network,
-    /// Notes on the parts of the file that have no effect here.
+    /// Notes on flows whose copies (`multicast`) are treated as flows of their own here.
     pub notes: Vec<String>,
 }
 

@@ -111,7 +111,7 @@ const AS_FEW: f64 = 1.01;
 /// Length and seed of a simulation: equal for all sizes, so that differences between sizes are not
 /// random.
 const ASK: Ask = Ask { batches: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
-/// Number of sizes evaluated first, between the smallest and the largest.
+/// Number of steps, from the smallest to the largest size, between the sizes evaluated first.
 const GRID: usize = 24;
 
 impl System {

@@ -386,9 +386,10 @@ struct Aggregator {
     /// Number of its group of streams.
     group: usize,
     chance: Chance,
-    /// Time from the first packet to the last one of a full batch, in units of the mean gap.
+    /// Distribution of the time from the first packet to the last one of a full batch, in units of
+    /// the mean gap.
     rest: Option<Gamma<f64>>,
-    /// Number of packets within the timeout.
+    /// Distribution of the number of further packets within the timeout.
     within: Option<Poisson<f64>>,
     leaves: f64,
     opened: f64,

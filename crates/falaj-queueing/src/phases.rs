@@ -298,7 +298,8 @@ mod tests {
         assert!((delay - by_hand).abs() < 0.01 * by_hand, "{delay}, {by_hand}");
     }
 
-    /// Alone in its ring, a link of type A whose phases follow one another without a loss is M/D/1.
+    /// Alone in its ring, a link of type A whose phases end when the next packet does not fit is
+    /// M/D/1.
     #[test]
     fn alone_a_link_is_a_plain_server() {
         let link =

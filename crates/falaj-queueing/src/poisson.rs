@@ -9,7 +9,7 @@ pub struct PoissonServer {
     parts: Vec<(f64, f64)>,
 }
 
-/// A server whose queue holds a number of packets (M/G/1/K).
+/// Loss and wait at a server whose queue holds a limited number of packets (M/G/1/K).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitedQueue {
     /// The fraction of packets that find the queue full.

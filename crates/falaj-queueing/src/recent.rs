@@ -1,5 +1,5 @@
 //! Recent measurements of one quantity, robust to outliers: a machine that stalls for milliseconds
-//! makes some epochs unlike all others.
+//! makes some measurements unlike all others.
 
 /// Number of measurements kept.
 const KEPT: usize = 63;

@@ -33,7 +33,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Timeout for opening a port, in seconds. After a timeout the opener is not used any more.
+/// Time to wait for an answer of the opener, in seconds. After a timeout the opener cannot be used
+/// any more.
 const PATIENCE: i64 = 5;
 
 /// Signals that the opener ignores, because they are meant for the link's process.
@@ -62,11 +63,11 @@ pub struct OpenedInterface {
 }
 
 impl OpenedInterface {
-    /// Takes over the three descriptors that another process has opened: packet socket, monitor and
-    /// claim.
+    /// Takes over the four descriptors that another process has opened: the packet socket, the
+    /// monitor, and the two sockets of the claim.
     ///
     /// # Errors
-    /// The interface is gone, or `opened` does not hold these three descriptors.
+    /// The interface is gone, or `opened` does not hold these four descriptors.
     pub fn adopt(place: &InterfaceName, opened: Vec<OwnedFd>) -> Result<OpenedInterface, Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
@@ -165,7 +166,7 @@ impl Opener {
     pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
         let TapWanted { space, at, mtu, stays } = wanted;
         let namespace = space.namespace.as_deref().unwrap_or_default();
-        // Place 0 in the request means that the namespace has no place.
+        // Place 0 in the request means that the namespace has no place in the subnet.
         let (place, number) = (space.place.unwrap_or(0), at.number());
         let mac = u64::from_be_bytes(std::array::from_fn(|n| {
             n.checked_sub(2).map_or(0, |n| space.mac[n])

@@ -135,8 +135,8 @@ pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) 
     let Some(place) = space.place else { return own };
     let both = |place: u8| [IpAddr::from(at.address(place)), at.address6(place).into()];
     own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
-    // The uplink has neighbor entries for all other namespaces, and each of them has one for the
-    // uplink: no address resolution is needed on the link.
+    // The uplink has neighbor entries for all other namespaces with a place, and each of these has
+    // entries for the uplink: no address resolution is needed on the link.
     let uplink = |place: u8| place == Addresses::UPLINK;
     let known =
         all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));

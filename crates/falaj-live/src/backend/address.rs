@@ -21,7 +21,8 @@ pub struct OpenOptions {
     pub xdp: bool,
     /// Policy for batches of packets to a peer that accepts batches.
     pub batches: Option<BatchPolicy>,
-    /// True if packets pass, instead of being dropped, when the queue is full and when falaj ends.
+    /// For `nfqueue:N`: true if packets pass, instead of being dropped, when the kernel's queue is
+    /// full and when falaj ends.
     pub fail_open: bool,
 }
 
@@ -160,7 +161,7 @@ impl Error for OpenError {
 mod tests {
     use super::*;
 
-    /// Each backend parses the names in its example, and displays them as they were written.
+    /// Each backend parses the first name in its example, and displays it as it was written.
     #[test]
     fn each_backend_reads_the_names_of_its_example() {
         for backend in BACKENDS.iter().filter(|backend| !backend.example.is_empty()) {

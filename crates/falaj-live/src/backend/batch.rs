@@ -24,7 +24,7 @@ use std::rc::Rc;
 const RING: usize = 1 << 20;
 /// Number of bytes before a unit's destination address, for the packer.
 pub const BEFORE: usize = Tap::VNET_HEADER;
-/// Number of units that the guest moves before it checks the other direction.
+/// Maximum number of units that the guest moves in one direction before it checks the other.
 const TURN: usize = 64;
 
 fn now() -> Time {

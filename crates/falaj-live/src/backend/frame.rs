@@ -11,9 +11,9 @@ const ETHERNET: usize = 14;
 /// Additional bytes of a VLAN tag.
 const TAG: usize = 4;
 
-/// Bytes before the network's packet, in a frame. A VLAN tag is not part of the packet and is not
-/// charged: Linux neither counts it towards a device's MTU nor, where the device inserts it, in
-/// `tc`. A second tag is part of the packet.
+/// Number of bytes in a frame before the network-layer packet. A VLAN tag is not part of the packet
+/// and is not charged: Linux neither counts it towards a device's MTU nor, where the device inserts
+/// it, in `tc`. A second tag is part of the packet.
 fn header(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         // 802.1Q and 802.1ad.

@@ -141,8 +141,8 @@ struct MemifState {
     policy: Option<BatchPolicy>,
     /// The state that was reported last.
     told: InterfaceState,
-    /// The reason why the last peer left, until it is queried; and the latest reason, queried or
-    /// not.
+    /// The latest reason for the state (why the last peer left, or why packets do not go in
+    /// batches), until it is queried; and the same reason, queried or not.
     why: (Option<String>, String),
     /// Buffer for one packet of a unit with several packets.
     part: Vec<u8>,
@@ -195,7 +195,8 @@ impl Memif {
         (std::mem::replace(&mut inner.told, now) != now).then_some(now)
     }
 
-    /// The reason why there is no peer, if it was not returned before.
+    /// The reason why there is no peer, or why packets do not go in batches, if it was not returned
+    /// before.
     pub fn why(&self) -> Option<String> {
         self.inner.borrow_mut().why.0.take()
     }

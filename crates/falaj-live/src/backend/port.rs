@@ -104,8 +104,8 @@ pub trait Port: PortHandover {
         let _ = packets;
         self.dropped(unit);
     }
-    /// The index of this unit's source or destination among several that share the port and the
-    /// memory for units; `None` if they are not distinguished.
+    /// The index of the adapter that this unit comes from or goes to, if several adapters share the
+    /// port and the memory for units; otherwise `None`.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;
         None

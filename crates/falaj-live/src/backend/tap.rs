@@ -129,7 +129,7 @@ impl AsFd for Tap {
 pub struct TapPort {
     name: String,
     tap: Tap,
-    /// False if the kernel is older than 6.2, which rejects units of several datagrams.
+    /// False after the kernel has rejected a unit of several datagrams, as kernels before 6.2 do.
     takes_trains: bool,
     part: Vec<u8>,
 }

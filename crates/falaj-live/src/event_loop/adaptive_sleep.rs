@@ -8,7 +8,7 @@
 //!
 //! | state | condition |
 //! |---|---|
-//! | sleeps | in [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of the time, and other threads waited |
+//! | sleeps | in at least [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of the time, and other threads waited |
 //! | spins again | other threads waited in none of the last [`QUIET`] windows |
 //!
 //! Other threads wait if more threads are runnable than there are processors, or if the kernel
@@ -20,7 +20,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Longest lateness of packets while the timer sleeps.
+/// Longest lateness of packets while the timer sleeps, not counting the wake-up time.
 pub(crate) const SLACK: Span = Span::from_micros(50);
 /// Length of a window. A window is longer if the loop sleeps at its end.
 const WINDOW: Span = Span::from_millis(10);

@@ -1,5 +1,5 @@
 //! Backpressure of ports whose devices pace a link: packets without room are kept in order, and the
-//! engine makes no decision until the port has room.
+//! engine decides on no further packet for such a port until the port has room.
 
 use super::{Attached, Forwarder};
 use falaj_engine::{ChangeError, PipeId};
@@ -86,7 +86,7 @@ impl Forwarder {
         self.full.iter().filter_map(|full| full.again).min().unwrap_or(Time::NEVER)
     }
 
-    /// Keeps the bursts that were refused together until the port has room.
+    /// Keeps the bursts in `together`, which the port has refused, until the port has room.
     pub(super) fn keep(&mut self, to: usize) {
         let now = self.clock.now();
         for index in self.together.drain(..) {

@@ -4,16 +4,17 @@
 //!
 //! | cause | when |
 //! |---|---|
-//! | own burst | the packet arrived after the flow had exceeded its envelope in that busy period;
-//! the bound holds only for flows that conform |
-//! | host | the packet left its queue in time, but was delivered late; or this host read it late,
-//! together with others |
+//! | own burst | it arrived after the flow had exceeded its envelope in that busy period |
+//! | host | it left its queue in time, but was delivered late; or this host read it late, in a bunch |
 //! | guarantee | any other case: the guarantee was not kept |
 //!
+//! An own burst, or a bunch, is a cause only if the bound holds for conforming packets alone. A
+//! *bunch* is packets that are read together after the link's thread could not run.
+//!
 //! A guaranteed rate is checked in two ways: for each packet by the flow's guaranteed rate clock,
-//! and at each look by the bytes that should have left since the last look. Each check can prove a
-//! violation, with its interval. Late delivery by the host does not violate a rate; it is reported
-//! for packets with a bound on their delay.
+//! and at each look (a call of [`Forwarder::settle`]) by the bytes that should have left since the
+//! last look. Each check can prove a violation, with its interval. Late delivery by the host does
+//! not violate a rate; it is reported for packets with a bound on their delay.
 //!
 //! A packet that exceeds the envelope is counted, and treated as any other packet. The flow counts
 //! as conforming again when its queue has run empty. Without an envelope the bound is that of a
@@ -131,7 +132,7 @@ pub struct RateViolation {
 /// Counters of a flow's guarantee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compliance {
-    /// Number of packets that arrived at an empty queue.
+    /// Number of packets that arrived at an empty queue. For a flow with a mask: all its packets.
     pub periods: u64,
     /// Packets that exceeded the envelope.
     pub beyond: u64,

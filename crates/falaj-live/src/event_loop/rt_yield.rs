@@ -1,9 +1,9 @@
 //! Yields the CPU in short slices, so that the kernel's real-time throttling never stops the
 //! forwarding thread.
 //!
-//! The kernel stops a real-time thread that never sleeps for a twentieth of each second, or for the
-//! configured part, so that other threads can run. This thread yields the same time in small pieces
-//! instead: it owes one [`PIECE`] in each period.
+//! If a real-time thread never sleeps, the kernel stops it for a twentieth of each second, or for
+//! the configured part, so that other threads can run. This thread yields the same time in small
+//! pieces instead: it owes one [`PIECE`] in each period.
 //!
 //! A piece is yielded when nothing is due until its end, judging by how late the thread woke from
 //! earlier pieces. If packets are too dense for that, pieces are yielded in worse moments: with two
@@ -14,8 +14,8 @@ use super::timer::WakeLead;
 use crate::priority::RtReserve;
 use falaj_sched::units::time::{Span, Time};
 
-/// Length of a piece. Waking up takes half as long again, but the kernel counts most of that as the
-/// thread's time. With shorter pieces, waking up would take longer than the piece.
+/// Length of a piece. Waking up takes another half of a piece, but the kernel counts most of that
+/// as the thread's time. With shorter pieces, waking up would take longer than the piece.
 const PIECE: Span = Span::from_micros(50);
 
 /// Minimum time between two pieces, however large the kernel's reserve is.

@@ -156,8 +156,8 @@ impl Forwarder {
 
     /// Copies the measurements of the flows of all pipes, in order and beginning with flow number
     /// `from`, to the same indices of `to`, whose memory is reused. Stops after the last flow, or
-    /// when the time `budget` is used up, but not before the first flow. Returns the index after
-    /// the last copied flow. A histogram has a hundred kilobytes, and no packet passes while flows
+    /// when the time `budget` is used up, but copies at least one flow. Returns the index after the
+    /// last copied flow. A histogram takes a hundred kilobytes, and no packet passes while flows
     /// are copied.
     pub fn measured(&self, to: &mut Vec<Sojourns>, from: usize, budget: Span) -> usize {
         let until = self.clock.now() + budget;

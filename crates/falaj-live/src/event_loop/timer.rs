@@ -10,8 +10,8 @@ pub enum Timer {
     /// Polls ports and clock all the time. This occupies a processor, and no packet is late because
     /// of a wake-up.
     Spin,
-    /// Sleeps, and then spins for as long as wake-ups have recently taken; if other threads wait
-    /// for a processor, it sleeps without spinning.
+    /// Sleeps until shortly before the instant (by the time that waking up has recently taken),
+    /// then spins; if other threads wait for a processor, it sleeps without spinning.
     #[default]
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.

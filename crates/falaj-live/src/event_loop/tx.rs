@@ -15,7 +15,7 @@ impl Forwarder {
     /// Processes the outputs of the engine.
     pub(super) fn note(&mut self) {
         let rules = self.network.has_rules();
-        // Bits to flip in the packet of the next output.
+        // The bits that were flipped in the packet of the next `Emit`.
         let mut turned: Vec<Corrupt> = Vec::new();
         for output in self.out.drain(..) {
             match output {

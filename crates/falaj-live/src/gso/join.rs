@@ -2,8 +2,8 @@
 //!
 //! Most of the cost of a packet is its system call. Datagrams that are equal except for their
 //! payloads, and whose checksums are unfinished, are sent in one unit; the kernel splits it again
-//! into datagrams with the same payloads. No packet waits for this: only packets that are due at
-//! one instant anyhow are joined.
+//! into datagrams with the same payloads. No packet waits for this: only packets that are delivered
+//! one after the other at one instant anyhow are joined.
 //!
 //! One header field may change: if fragmentation is forbidden and all identifications are equal,
 //! the kernel makes them count up, as in segmentation. Receivers must ignore identifications in

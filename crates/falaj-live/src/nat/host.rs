@@ -1,10 +1,10 @@
 //! A way out through the host: a pair of interfaces, a return route, forwarding, and the
 //! translation of addresses.
 //!
-//! All of these are named by the link's number, `falaj-N`, so that links do not disturb each other.
-//! Each link is an owner of forwarding ([`Owners`](super::owners::Owners)). The last owner switches
-//! forwarding off if the first owner has switched it on. Each new link undoes the changes that
-//! killed links have left.
+//! The interface and the rules are named by the link's number, `falaj-N`, so that links do not
+//! disturb each other. Each link is an owner of forwarding ([`Owners`](super::owners::Owners)). The
+//! last owner switches forwarding off if the first owner has switched it on. Each new link undoes
+//! the changes that killed links have left.
 
 use super::owners::{Owner, Owners};
 use super::{Caretaker, FarSide, Translator};

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `pasta` | the program (package `passt`), no privilege | nothing |
 //! | `slirp4netns` | the program, no privilege | nothing |
-//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule named like it, and forwarding |
+//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule named like it, forwarding, and rules that accept it where `FORWARD` drops |
 //!
 //! A separate process, the caretaker, is responsible for the started program or the changes of the
 //! host. When the caller closes the way out or ends, even by SIGKILL, the caretaker ends the
@@ -109,8 +109,8 @@ fn may_configure() -> bool {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
 }
 
-/// Returns true if this process is at the near end of another link: its network is a sandbox, which
-/// is removed when that link ends.
+/// Returns true if this process is at an end of another link: its network is a sandbox, which is
+/// removed when that link ends.
 fn is_inside() -> bool {
     let own = env::var("FALAJ_ADDR").ok().and_then(|address| address.parse::<Ipv4Addr>().ok());
     let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
@@ -146,8 +146,8 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
             one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
         }
         NatChoice::Auto => {
-            // Inside of another link, the near end of that link is the host, and nothing outside is
-            // changed.
+            // Inside of another link, this process's side of that link is the host, and nothing
+            // outside is changed.
             let host = translator().filter(|_| may_configure() && is_inside());
             let mut stacks = vec![pasta(), slirp()];
             // pasta is faster, but gives up root's privileges before it opens a namespace that

@@ -69,7 +69,8 @@ impl Owners {
         fs::remove_file(self.directory.join(number.to_string()))
     }
 
-    /// Adds an owner. `switches_on` is true if it switches forwarding on, false if it finds it on.
+    /// Adds an owner. `switches_on` is true if the owner switches forwarding on, false if
+    /// forwarding is on already.
     pub(super) fn join(self, number: u8, switches_on: bool) -> io::Result<Owner> {
         let Owners { directory, .. } = &self;
         if switches_on {

@@ -21,7 +21,8 @@ pub(crate) enum SideMessage {
     Cloned(i32),
     /// From a side: the namespaces are up; with the network namespace if the other side needs it.
     Namespace,
-    /// From a side: the interface is up; with the TAP descriptor if there is one.
+    /// From a side: the interface is up; with the TAP descriptor if there is one. Later: a
+    /// requested task is done.
     Ready,
     /// From a side: the interface is up; with a packet socket. The step and errno are those of a
     /// TAP that was tried and failed.
@@ -35,7 +36,7 @@ pub(crate) enum SideMessage {
     /// From the far side: a socket that listens for a port of the host.
     HostPort,
     /// To a side: the other side is up, make or configure the link; with the network namespace of
-    /// the other side, if this side needs it.
+    /// the other side, if this side needs it. Later, to the far side: configure the way out.
     Link,
     /// To a side: start the command.
     Go,

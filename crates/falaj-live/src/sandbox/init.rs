@@ -129,8 +129,8 @@ impl SideInit {
         Ok(signals)
     }
 
-    /// Starts to forward the ports of the host, or makes the sockets for that if the caller
-    /// forwards them.
+    /// On the near side, starts to forward the ports of the host; on the far side, makes the
+    /// sockets for the caller's forwarder.
     fn host_ports(&self) -> Result<Vec<OwnedFd>, Errno> {
         let ports = &self.plan.host_ports;
         let Some(at) = self.plan.attachments.first().filter(|_| !ports.is_empty()) else {

@@ -70,7 +70,7 @@ fn source_port(packet: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(packet.get(header..header + 2)?.try_into().ok()?))
 }
 
-/// The filter passes IP packets that carry TCP with just the flags of a refusal: reset and
+/// The filter passes IP packets that carry TCP with exactly the flags of a refusal: reset and
 /// acknowledgement.
 fn resets() -> [SockFilter; 15] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;

@@ -38,7 +38,7 @@ pub enum Join {
 /// The condition for making a user namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserNamespace {
-    /// A user namespace is made if the caller is not root, or root without `CAP_SYS_ADMIN` and
+    /// A user namespace is made if the caller is not root, or is root but lacks `CAP_SYS_ADMIN` or
     /// `CAP_NET_ADMIN`.
     #[default]
     Auto,

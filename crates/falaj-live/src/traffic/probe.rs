@@ -40,8 +40,8 @@ pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
 }
 
 /// Sends `datagrams` datagrams from one socket to the other, until `stop` is set. Each is sent when
-/// the datagram before it has arrived and `pause` is over. Returns the delays, and how many
-/// datagrams were lost.
+/// the datagram before it has arrived, or counts as lost, and `pause` is over. Returns the delays,
+/// and how many datagrams were lost.
 ///
 /// # Errors
 /// The kernel's error, of either socket.

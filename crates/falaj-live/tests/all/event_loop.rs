@@ -190,8 +190,8 @@ fn between(engine: Engine, options: Options) -> io::Result<(Forwarder, [Outside;
 /// Forwards until no packet is in transit.
 fn run_dry(forwarder: &mut Forwarder) -> io::Result<()> {
     let clock = forwarder.clock();
-    // The machine may stall for longer than one run, in which nothing is read then: three runs
-    // count.
+    // The machine may stall for longer than one run, so that this run reads nothing. So three runs
+    // in a row must find no packet.
     let mut dry = 0;
     for _ in 0..10_000 {
         assert_eq!(forwarder.run(clock.now() + Span::from_millis(2), &[])?, Woken::Deadline);
@@ -217,7 +217,7 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
                 free[i] = free[i].max(pushed) + rate.airtime(length as u32);
                 earliest[i].push(free[i] + delay);
             }
-            // Units come in bursts, and the forwarder runs until irrelevant instants.
+            // Units come in bursts, and the forwarder runs until arbitrary instants.
             if number % 37 == 0 {
                 forwarder
                     .run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
@@ -232,7 +232,8 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
                 "{mbit} Mbit/s, {delay}, from end {i}"
             );
             for ((at, unit), earliest) in out.inside.borrow().out.iter().zip(&earliest[i]) {
-                // Airtimes are rounded to a nanosecond, in each direction.
+                // Each of the 600 airtimes is rounded to a nanosecond, so their sum may differ by
+                // 600 ns.
                 assert!(
                     *at + Span(600) >= *earliest,
                     "{} bytes at {at:?}, not before {earliest:?}",

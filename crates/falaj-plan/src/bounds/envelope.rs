@@ -47,7 +47,7 @@ impl Envelope {
             };
             return Err(format!("none: traffic {} is {what}", random.source.name));
         }
-        // While it is on, an on-off source sends evenly, and it may stay on for any time.
+        // While it is on, an on-off source sends evenly, and it may stay on for any length of time.
         let all = |s: &Sends, of: u64| of.saturating_mul(s.sources.into());
         let each = sources.iter().filter_map(|s| {
             let (rate, bytes) = s.at_most?;

@@ -112,8 +112,9 @@ const FINE: usize = 200;
 const WINDOWS: u64 = 20;
 
 impl Rivals {
-    /// The rivals on a link. `None` if the link may be idle while packets wait, or if packets of a
-    /// flow may overtake each other.
+    /// The rivals on a link. `None` if the link does not send at one limited rate, has masks, is
+    /// paced by a device or has no guarantees; if it may be idle while packets wait; or if packets
+    /// of a flow may overtake each other.
     pub(crate) fn of<'a>(
         pipe: &PipeSpec,
         served: &Served,

@@ -54,7 +54,7 @@ impl Served {
             })
         };
         let by_rate = to(service, By::Rate)?;
-        // The curve has at least the turns that the queued bytes may need.
+        // The curve has the turns that the queued bytes may need, up to `MOST_TURNS`.
         let turns = self.turns.get(flow).and_then(Option::as_ref).and_then(|turns| {
             let bytes: u64 = turns.cycle.iter().map(|turn| turn.bytes).sum();
             let cycles = whole(&by_rate.delay.level) / bytes.max(1) + 2;
@@ -143,8 +143,8 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     Ok(Served { guarantees, ..finely })
 }
 
-/// Builds [`Served`] from a discipline. Turns, visits, deadlines and the order of service are left
-/// out if some flows are divided.
+/// Builds [`Served`] from a discipline. Turns, visits, deadlines, jitters, the settling time and
+/// the order of service are left out if some flows are divided.
 struct Finer {
     /// True if no flow is divided.
     whole: bool,

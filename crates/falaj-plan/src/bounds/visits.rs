@@ -24,9 +24,10 @@ use falaj_theory::{Curve, Exact, Piece, exact, slope, whole};
 const FORMULA: &str = "h(envelope, C t - sum of min(m Q_j + L, a_j(t + D_j)))";
 /// Number of flows above which these bounds are not computed.
 const MOST_FLOWS: usize = 200;
-/// Number of times that the bounds of all flows are computed again.
+/// Maximum number of times that the bounds of all flows are computed.
 const ROUNDS: usize = 5;
-/// Maximum number of visits times rivals for which a flow's curve has a piece for each visit.
+/// Maximum number of visits times rivals for which a flow's curve has a piece for each visit; the
+/// number of visits is kept between 4 and 100.
 const MOST_VISITS: u64 = 1_000;
 
 /// A flow, and the known bounds on its service and delay.

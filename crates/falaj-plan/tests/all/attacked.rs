@@ -99,8 +99,8 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     let text = alike("priority", &["priority = 0", "priority = 1", "priority = 2"])
         .replace("rate = \"64kbit\"", "rate = \"1mbit\"");
     let (bounds, witness) = attack(&text, 4_000);
-    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts and the bytes that come in that
-    // time.
+    // At 10 Mbit/s: a burst and a packet of 1500 B; then two bursts and that packet, and three
+    // bursts, each with the bytes that come in that time.
     assert_eq!(bounds[0], Some(Span(3_600_000)));
     assert_eq!(bounds[1], Some(Span(6_666_667)));
     assert_eq!(bounds[2], Some(Span(9_000_000)));

@@ -1,4 +1,4 @@
-/* Serves the first flow that has a packet, and from the fourth packet on does what FAULT says. */
+/* Serves the first flow that has a packet, and after the fourth packet does what FAULT says. */
 #include "falaj_discipline.h"
 
 #include <stddef.h>

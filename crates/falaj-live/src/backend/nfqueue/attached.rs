@@ -77,7 +77,7 @@ impl Attached {
     }
 
     /// A descriptor that is readable when the process that names the namespace has ended; `None` if
-    /// the namespace was not given by a process.
+    /// the namespace was not given by the ID of a process.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
     }

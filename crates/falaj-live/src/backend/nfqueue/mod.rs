@@ -120,7 +120,7 @@ pub struct Nfqueue {
     held: RefCell<BTreeSet<u32>>,
     /// Packets dropped by the kernel for lack of room.
     lost: Cell<u64>,
-    /// The file of the kernel's counters, if the queue is in another namespace.
+    /// The file of the kernel's counters for the queue's namespace; `None`: that of this namespace.
     counts: Option<Rc<File>>,
 }
 
@@ -134,8 +134,8 @@ impl Nfqueue {
         Ok(Nfqueue::adopt(take_queue(number, fail_open)?, number, fail_open, None))
     }
 
-    /// The queue of this socket; `counts` is the file of the kernel's counters if it is in another
-    /// namespace.
+    /// The queue of this socket; `counts` is the file of the kernel's counters for its namespace
+    /// (`None`: this namespace).
     fn adopt(socket: OwnedFd, number: u16, fail_open: bool, counts: Option<Rc<File>>) -> Nfqueue {
         let (held, lost) = (RefCell::new(BTreeSet::new()), Cell::new(0));
         Nfqueue { socket, number, fail_open, held, lost, counts }

@@ -93,7 +93,7 @@ fn make_by(naming: Naming, taken: &Taken, [up, down]: [u16; 2]) -> Result<OwnedF
     Ok(socket)
 }
 
-/// Reads the kernel's answers, one for each message.
+/// Reads the kernel's answers, one for each message with the flag `ACK`; returns the first error.
 fn answers(socket: &OwnedFd) -> Result<(), Errno> {
     let mut answers = [0; 16 << 10];
     loop {

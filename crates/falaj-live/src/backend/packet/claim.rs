@@ -62,7 +62,7 @@ fn stream() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
 }
 
-/// Returns true if the process that holds this name may claim an interface here.
+/// Returns true if a process whose claim is valid for this user holds this name.
 fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
     let asking = stream()?;
     match connect(asking.as_raw_fd(), name) {

@@ -134,7 +134,7 @@ pub(super) fn receive(
 /// Longer frames come through the socket's queue; otherwise the ring would need 64 KB for each
 /// frame.
 const FRAME: usize = 2048;
-/// Number of frames that wait in the kernel for the forwarder, as many as at a TAP interface.
+/// Number of frames that can wait in the kernel for the forwarder, as many as at a TAP interface.
 const FRAMES: usize = 8192;
 /// Bytes of a block in which memory is allocated.
 const BLOCK: usize = 1 << 16;

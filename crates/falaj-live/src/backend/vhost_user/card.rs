@@ -36,8 +36,8 @@ use crate::backend::name::InterfaceState;
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
-/// Pause between two monitors, so that a monitor that reconnects again and again does not occupy a
-/// processor.
+/// Pause between two connections of machine monitors, so that one that reconnects again and again
+/// does not occupy a processor.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket to which a machine monitor connects, and the card of its guest.
@@ -98,7 +98,7 @@ impl CardShared {
         let _ = self.news.write(1);
     }
 
-    /// Waits for a monitor; `None` at shutdown.
+    /// Waits for a machine monitor to connect; `None` at shutdown.
     fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
             let mut fds = [
@@ -124,7 +124,7 @@ impl CardShared {
         poll(&mut fd, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// Serves one monitor after the other.
+    /// Serves one machine monitor after the other.
     fn serve(&self, listener: &UnixListener) {
         while let Some(stream) = self.accept(listener) {
             *lock(&self.connection) = stream.try_clone().ok();

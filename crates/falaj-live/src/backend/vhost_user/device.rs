@@ -45,7 +45,7 @@ mod feature {
     pub(super) const HOST_USO: u64 = 1 << 56;
 }
 
-/// All features are offered, because units of every kind can be passed on unchanged.
+/// All features above are offered, because units of every kind can be passed on unchanged.
 const OFFERED: u64 = feature::CSUM
     | feature::GUEST_CSUM
     | feature::GUEST_TSO4
@@ -70,7 +70,8 @@ const OLD_HEADER: usize = 10;
 const TO_GUEST: usize = 0;
 const FROM_GUEST: usize = 1;
 
-/// A region of the guest's memory: its addresses for the monitor and for the guest, and its bytes.
+/// A region of the guest's memory: its addresses for the machine monitor and for the guest, and its
+/// size in bytes.
 struct MemoryRegion {
     monitor: u64,
     guest: u64,

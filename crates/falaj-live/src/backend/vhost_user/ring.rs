@@ -163,8 +163,8 @@ impl Virtqueue {
         self.queue.enable_notification(memory).unwrap_or(false)
     }
 
-    /// Passes a unit to the guest with a header of `header` bytes, over several chains if it is
-    /// `mergeable`; returns false if there is no room.
+    /// Passes a unit to the guest with a header of `header` bytes, in one chain, or in as many as
+    /// it needs if `mergeable`; returns false if there is no room.
     pub(super) fn put(
         &mut self,
         memory: &GuestMemoryMmap,

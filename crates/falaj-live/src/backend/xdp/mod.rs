@@ -135,7 +135,7 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let asked = control.as_fd();
     let index =
         crate::sys::index(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
-    // A driver that does not report the number of queues has one queue.
+    // A driver that does not report the number of queues is assumed to have one.
     if sys::queues(asked, interface).is_ok_and(|queues| queues > 1) {
         return Err((SetupStep::XdpQueues, Errno::from_raw(0)));
     }
