@@ -183,8 +183,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     })
 }
 
-/// The time to wait for the last packets: the sum over the links of the largest delay and of the
-/// time to send the largest backlog twice, at most 5 s, and 200 ms on top.
+/// The time to wait for the last packets. A link takes its largest delay, and twice the time to
+/// send its largest backlog; the result is the sum over the links, at most 5 s, plus 200 ms.
 pub fn drain(links: &[Link]) -> Span {
     let of = |d: &Direction| {
         let setup = &d.pipe.setup;

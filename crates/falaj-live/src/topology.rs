@@ -7,7 +7,7 @@
 //!   a == first == b == second == c         chain: a link of two hosts lies between them
 //! ```
 //!
-//! Each host is in separate namespaces, and so is the router. A node with more than one link
+//! Each host has namespaces of its own, and so has the router. A node with more than one link
 //! forwards packets by the kernel, so routes, ICMP and MTU limits work as they do elsewhere. A
 //! packet passes the engine once for each link on its way.
 

@@ -4,8 +4,8 @@
 //! Only a single-threaded process can enter other network namespaces, and the link's process has
 //! several threads. A caller that has given up the privileges for opening can still send requests
 //! to the opener. A request is a line of words on a socket that only the link's own process can
-//! reach. A copy of the opener executes each request, so that the opener itself stays in its
-//! namespace.
+//! reach. For each request the opener makes a copy of itself, which executes the request, so that
+//! the opener stays in its namespace.
 
 use super::spaces::{self, Addresses, Space};
 use crate::backend::batch::start_apart;

@@ -39,8 +39,9 @@ impl Tap {
 
     /// Creates the interface `name` in the network namespace that the process is in now.
     ///
-    /// With `tso` the kernel may pass TCP units larger than the MTU (IPv4 and IPv6); checksums may
-    /// be unfinished in any case, as the header says.
+    /// With `tso` the kernel may pass TCP units larger than the MTU (IPv4 and IPv6) and, since
+    /// Linux 6.2, units of UDP datagrams. Checksums may be unfinished in any case, as the header
+    /// says.
     ///
     /// If `stays`, the interface outlives its descriptor, but then has no carrier. An existing
     /// interface without a carrier is reused.

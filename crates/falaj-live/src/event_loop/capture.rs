@@ -40,7 +40,7 @@ pub(super) struct OriginalBits<'a> {
 }
 
 /// Records the fate of a packet of an Ethernet port in its original form: before its bits were
-/// flipped, and before it was marked. With rules, its key is recorded too.
+/// flipped, and before it was marked. With rules, the packet's index in its unit is recorded too.
 pub(super) fn record(
     recorder: &mut Recorder,
     units: &UnitStore,

@@ -332,7 +332,7 @@ impl FarSide {
     }
 }
 
-/// Returns true if the far side has a default route.
+/// Returns true if the far side has a default route through the way out.
 fn has_default_route(pid: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap_or_default();
     text.lines().any(|line| {

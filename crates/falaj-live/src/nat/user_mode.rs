@@ -38,8 +38,8 @@ impl UserMode {
         {
             arguments.extend([option.into(), value.into()]);
         }
-        // A process that queries the host's resolver at the resolver's own address would get
-        // answers from another address.
+        // Only if `/etc/resolv.conf` is replaced: otherwise a process that queries the host's
+        // resolver at the resolver's own address would get answers from another address.
         if super::resolver(&NatMethod::Pasta(program.into())).is_some() {
             arguments.extend(["--dns-forward".into(), NAMES.to_string().into()]);
         }
@@ -75,7 +75,7 @@ impl UserMode {
     }
 }
 
-/// A copy of a descriptor that is inherited by programs.
+/// Makes programs inherit a descriptor.
 fn inheritable(fd: OwnedFd) -> Result<OwnedFd, String> {
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))

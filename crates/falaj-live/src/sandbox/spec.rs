@@ -79,8 +79,9 @@ impl SandboxSide {
 pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// True if a TAP may pass TCP units larger than the MTU, which are forwarded as they are. The
-    /// throughput is then far higher, but one unit consists of many packets.
+    /// True if an interface may pass units of many TCP segments or UDP datagrams, larger than the
+    /// MTU, which are forwarded as they are. The throughput is then far higher, but one unit
+    /// consists of many packets.
     pub tso: bool,
     /// The kind of connection between the sides.
     pub join: Join,
@@ -108,8 +109,8 @@ pub struct SandboxSpec {
     pub tells_refusals: bool,
 }
 
-/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if it is needed; no
-/// commands.
+/// Interfaces with an MTU of 1500 bytes and units of many packets; a user namespace if it is
+/// needed; no commands.
 impl Default for SandboxSpec {
     fn default() -> SandboxSpec {
         SandboxSpec {

@@ -66,6 +66,8 @@ impl Virtqueue {
         }
     }
 
+    /// Sets the number of entries.
+    ///
     /// # Errors
     /// The number is not a power of two, or too large.
     pub(super) fn set_entries(&mut self, entries: u32) -> Result<(), ()> {
