@@ -74,13 +74,14 @@ impl Subnet {
     /// The length of its IPv6 prefix.
     pub(crate) const PREFIX6: u8 = 64;
 
-    /// Returns a subnet that no interface of this network namespace is in. If possible, its number
-    /// is above those in use, so that nested links are numbered from the outermost on.
+    /// Returns a subnet that contains no IPv4 address of an interface of this network namespace;
+    /// IPv6 addresses are not examined. If possible, its number is above those in use, so that
+    /// nested links are numbered from the outermost on. If no subnet is free, returns number 0.
     pub fn free() -> Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }
 
-    /// All free subnets, the one that `free` returns first.
+    /// All free subnets; the first one is that of [`Subnet::free`].
     pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
         let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
         let used = interfaces.filter_map(|interface| {

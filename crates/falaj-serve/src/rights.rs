@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Bounds of two ranges of system calls that this file does not know. The range 335 to 423 is
 /// between the older system calls and those with the same number on all processors. The range from
-/// 463 on begins after `mseal` of Linux 6.10.
+/// 463 on begins after `mseal` of Linux 6.10, and contains all calls of x32.
 const UNKNOWN: [u32; 3] = [335, 424, 463];
 
 /// System calls that a link never makes: starting programs, changing namespaces, inspecting other

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A `cake` with its parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cake {
-    /// `bandwidth` in bit/s.
+    /// `bandwidth` in bit/s; `None` if it is not set, or `unlimited`.
     rate: Option<u64>,
     pub(super) framing: Option<Framing>,
     fair: Fair,
@@ -31,7 +31,7 @@ pub(super) struct Framing {
 }
 
 impl Cake {
-    /// The rate, if the link is to have it.
+    /// `bandwidth` in bit/s; `None` if it is not set, or `unlimited`.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate
     }

@@ -46,7 +46,7 @@ impl Addresses {
     /// The highest place.
     pub const LAST: u8 = 254;
 
-    /// A subnet that is free here.
+    /// The subnet that [`Subnet::free`] returns.
     pub fn free() -> Addresses {
         Addresses(Subnet::free())
     }

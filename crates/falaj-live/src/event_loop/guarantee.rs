@@ -12,9 +12,10 @@
 //! *bunch* is packets that are read together after the link's thread could not run.
 //!
 //! A guaranteed rate is checked in two ways: for each packet by the flow's guaranteed rate clock,
-//! and at each look (a call of [`Forwarder::settle`]) by the bytes that should have left since the
-//! last look. Each check can prove a violation, with its interval. Late delivery by the host does
-//! not violate a rate; it is reported for packets with a bound on their delay.
+//! and at each look (a call of [`Forwarder::settle`]) by the backlog of an earlier look. This
+//! backlog must have left by its deadline. Each check can prove a violation, with its interval.
+//! Late delivery by the host does not violate a rate; it is reported for packets with a bound on
+//! their delay.
 //!
 //! A packet that exceeds the envelope is counted, and treated as any other packet. The flow counts
 //! as conforming again when its queue has run empty. Without an envelope the bound is that of a
@@ -301,8 +302,8 @@ impl FlowGuarantee {
         clock.departed(emit.arrival, emit.end, emit.bytes, time).filter(|_| judged)
     }
 
-    /// Checks if the backlog of the last look has left in time. This also finds a flow that is not
-    /// served at all, which has no departing packet that could be late.
+    /// Checks if the backlog of an earlier look has left in time. This also finds a flow that is
+    /// not served at all, which has no departing packet that could be late.
     fn looked_at(
         &mut self,
         now: Time,
@@ -636,7 +637,7 @@ impl Forwarder {
     }
 
     /// Makes all decisions due until now, so that all counters are of one instant; then checks
-    /// rates by the backlog at the last call (a look).
+    /// rates by the backlog at an earlier call (a look).
     pub fn settle(&mut self) {
         let now = self.clock.now();
         self.network.poll(now, &mut self.out);

@@ -2,12 +2,13 @@
 //! takes O(log N) time and allocates no memory.
 //!
 //! It is a tournament tree. Each flow has a place. Two neighbouring places are compared (a game),
-//! and two winners play the next game. A change repeats the games from its place up. No branch
-//! depends on the winner, whereas a heap causes a branch misprediction at each level; and the
-//! opponents on the path are known beforehand. The depth depends on the places in use, not on the
-//! possible number of flows. A new flow takes the place that was vacated last; if no vacated place
-//! is free, it takes the lowest place that was never used. When all flows have left, the lowest
-//! place is used first again. A single flow at the first place has no opponent.
+//! and two winners play the next game. A change repeats the games from its place up, at most until
+//! a game keeps a winner other than the changed flow. No branch inside a game depends on the
+//! winner, whereas a heap causes a branch misprediction at each level; and the opponents on the
+//! path are known beforehand. The depth depends on the places in use, not on the possible number
+//! of flows. A new flow takes the place that was vacated last; if no vacated place is free, it
+//! takes the lowest place that was never used. When all flows have left, the lowest place is used
+//! first again. A single flow at the first place has no opponent.
 //!
 //! WF2Q+ has a [heap](crate::collections::quad_heap): its flows move between two heaps at each
 //! packet, and nearly always the first flow is removed. A [calendar](crate::collections::calendar)

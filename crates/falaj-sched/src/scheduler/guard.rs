@@ -2,7 +2,7 @@
 //!
 //! The guard checks the answers of an [`Instance`] before it follows them. An instance names flows
 //! and never holds a packet, so it can neither lose nor invent a packet. If an instance breaks the
-//! contract, it is not called again. The flows then take turns, one packet each, until another
+//! contract, it gets no further events. The flows then take turns, one packet each, until another
 //! discipline takes over.
 //!
 //! The guard also filters polls: it calls the instance once for each instant at which the answer
@@ -43,7 +43,7 @@ pub const MANIFEST: Manifest = Manifest {
 /// Number of waits in a row, without an arrival or a departure, that counts as waiting for ever.
 const MOST_WAITS: u32 = 1_000;
 
-/// State of a flow, used only after a breach, when the discipline is no longer called.
+/// State of a flow, used only after a breach, when the discipline gets no further events.
 #[derive(Debug, Clone, Default)]
 pub struct Turn(Place);
 
@@ -65,7 +65,8 @@ struct Broken {
 pub struct Guard {
     instance: Box<dyn Instance>,
     seen: Vec<QueueView>,
-    /// The discipline's last answer; valid until an arrival, a departure or the named instant.
+    /// The discipline's last answer; valid until an arrival, the start of a transmission, another
+    /// change of a head, or the named instant.
     answer: Option<Decision>,
     /// The flow whose head is being transmitted. The head leaves the queue at the end of the
     /// transmission, so the view of the queue is updated only at the next decision.

@@ -14,9 +14,10 @@ use std::time::Duration;
 /// The effort of the experiments.
 #[derive(Clone, Copy)]
 pub(super) struct Thoroughness {
-    /// Length of a second of the paper on real packets; Xen's period of 50 ms is unchanged.
+    /// Duration on real packets that stands for one second of the paper, in experiments with Xen's
+    /// period of 50 ms (which is unchanged) or with changes of weights.
     pub(super) second: Span,
-    /// Length of a second of the paper in experiments in which Xen's period does not matter.
+    /// Duration on real packets that stands for one second of the paper, in all other experiments.
     pub(super) short: Span,
     /// Number of runs on real packets of experiments that the paper repeated; others are run once.
     pub(super) live: u64,
@@ -66,11 +67,12 @@ impl Thoroughness {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Experiment {
     pub(super) bed: Testbed,
-    /// The disk is loaded from the first to the second of these seconds.
+    /// Start and end of the disk load, in seconds of the paper's time.
     pub(super) disk: Option<(u32, u32)>,
-    /// True if the experiment is run as often as in the paper; otherwise it is run once.
+    /// True if the paper repeated the experiment: the effort sets the number of runs. Otherwise it
+    /// is run once.
     pub(super) repeated: bool,
-    /// True if there are windows of 100 ms in addition to those of a second.
+    /// True if each second of the paper is divided into windows of 100 ms.
     pub(super) fine: bool,
 }
 

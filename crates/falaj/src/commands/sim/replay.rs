@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Exit status if a replay of falaj's own capture differs, or the capture is incomplete.
+/// Exit status if a replay of falaj's own capture differs, or any capture breaks off.
 const DIFFERS: u8 = 1;
 
 /// Bytes of an Ethernet header.
@@ -321,9 +321,10 @@ impl Interfaces {
     }
 }
 
-/// Returns the arrivals of another program's capture: times since the first packet; the scenario's
-/// rules choose links and flows. By default, interface 1 is the far end and all others are the near
-/// end.
+/// Returns the arrivals of a capture of another program, or of falaj's own capture if it is
+/// replayed through another scenario than its own. Times count from the first packet; the
+/// scenario's rules choose links and flows. By default, interface 1 is the far end and all others
+/// are the near end.
 fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
     let way = |packet: &capture::Packet| match ends {
         Some(ends) => ends.way(packet.way),
