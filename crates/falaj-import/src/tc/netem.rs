@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(super) struct Netem {
     /// Keys of a link, and their values in TOML's syntax.
     pub(super) keys: Vec<(&'static str, String)>,
-    /// netem's own rate, in bits a second.
+    /// netem's own rate in bit/s; `None` if it is not set.
     pub(super) rate: Option<u64>,
     /// netem's limit in packets; packets in transit count too.
     pub(super) limit: u64,

@@ -26,7 +26,7 @@ pub(super) enum Qdisc {
         overhead: Option<String>,
         atm: bool,
     },
-    /// A queue with a limit in packets or in bytes.
+    /// A queue with a limit in packets or in bytes; both are `None` if no limit is set.
     Fifo {
         packets: Option<u64>,
         bytes: Option<u64>,
