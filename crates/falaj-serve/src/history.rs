@@ -1,7 +1,9 @@
 //! The last hour of each flow in steps of ten seconds, for the analysis of an incident.
 //!
 //! A step has the mean rates, the largest delays and backlogs, and the numbers of drops and
-//! violations. The memory is bounded: with very many flows the history is shorter than an hour.
+//! violations. At most 400,000 steps are kept of all flows, where a flow counts once for each of
+//! its directions. So with more than 1,111 flows the history is shorter than an hour. At least 30
+//! steps of each flow are kept even then, so above 13,333 flows the memory grows with their number.
 
 use super::model::{Adapter, Flow, FlowHistory, HistoryStep, Sample};
 use super::watch::flow_name;

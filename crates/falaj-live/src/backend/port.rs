@@ -79,10 +79,9 @@ pub trait Port: PortHandover {
     /// bytes are handed to it ahead of time; `None` stops pacing. Only for ports that [report when
     /// they have room](Port::says_room).
     ///
-    /// A pacing port refuses a unit for which it has no room, and the unit is sent again later.
-    /// Then [`transmit`](Port::transmit) fails with `EAGAIN`, and the port becomes writable when it
-    /// has room. If it fails with `ENOBUFS` or `ENOMEM` instead, the port does not report when
-    /// there is room again.
+    /// A pacing port without room for a unit refuses it: [`transmit`](Port::transmit) fails with
+    /// `EAGAIN`. When the port becomes writable, the unit is sent again. If `transmit` fails with
+    /// `ENOBUFS` or `ENOMEM` instead, the port does not report when there is room again.
     ///
     /// # Errors
     /// The kernel's error.

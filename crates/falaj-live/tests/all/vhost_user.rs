@@ -48,7 +48,7 @@ impl Card {
         Card { path, monitor, port: VhostUserPort::new(Rc::clone(&card)), card }
     }
 
-    /// Waits until the monitor reports this state.
+    /// Waits until the card has this state.
     fn becomes(&self, state: InterfaceState) {
         loop {
             assert!(is_readable(&self.monitor, 10_000), "it never was {state:?}");
@@ -71,7 +71,7 @@ fn is_readable(fd: &impl AsFd, milliseconds: u16) -> bool {
     poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0
 }
 
-/// A unit of one packet, without unfinished work.
+/// A unit of one packet that needs neither checksumming nor segmentation.
 fn unit(payload: usize) -> Vec<u8> {
     let mut unit = vec![0; HEADER + 12];
     unit.extend([0x88, 0xb5]);
@@ -403,7 +403,7 @@ pub(crate) fn monitor(bytes: &[u8]) {
         let _ = event.write(1);
         let _ = card.port.receive(&mut buffer);
         let _ = card.port.transmit(&train(2));
-        // A monitor that was disconnected, or has sent half a message, connects again.
+        // The byte 0xbf makes the monitor connect again, also after half a message.
         if what == 0xbf {
             stream = connect();
         }

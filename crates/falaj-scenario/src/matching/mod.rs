@@ -102,8 +102,8 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
     Ok((matches, named))
 }
 
-/// Reads a rule as [`parse_match`] does, except that a rule with `not` or a block which no packet
-/// can match yields an empty list instead of an error.
+/// Reads a rule as [`parse_match`] does, except that a rule that no packet can match because of a
+/// `not` or a block yields an empty list instead of an error.
 ///
 /// # Errors
 /// The same as of [`parse_match`].

@@ -16,7 +16,7 @@ pub struct Breach {
     pub at: Time,
     /// Number of instances that broke the contract.
     pub times: u64,
-    /// Packets sent since then without the library: the flows take turns.
+    /// Packets sent since then by round robin, instead of by the library.
     pub instead: u64,
 }
 

@@ -1,6 +1,6 @@
 //! `falaj bench sched`: the cost of a discipline per packet, that is, of one enqueue and one
-//! dequeue. It is measured through the scheduler contract and the registry, with limits and
-//! counters on.
+//! dequeue. The discipline is built by the registry and called through the scheduler contract, with
+//! limits and counters on.
 //!
 //! The experiment is that of Rizzo's talk on dummynet: a controller fills the scheduler to `qmax`
 //! packets and drains it to `qmin`, repeatedly. The result is the time of one enqueue and dequeue,

@@ -1,6 +1,8 @@
-//! `falaj bench sim`: packets simulated per second, through engine and registry, with counters and
-//! delay histogram on; the effect of more cores; and the time until the confidence interval of the
-//! loss is within 1 %.
+//! `falaj bench sim`: packets simulated per second; the effect of more cores; and the time until
+//! the confidence interval of the loss is within 1 %.
+//!
+//! Packets pass through the engine, with counters and delay histograms on. The registry builds the
+//! discipline.
 
 mod cases;
 mod instructions;
