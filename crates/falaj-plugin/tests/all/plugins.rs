@@ -312,6 +312,16 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         "the plug-in `./libmine.so` broke its contract at 1.6us: it serves flow 0 (the first is 0) \
          once more, whose last packet has left; it is not called again, and 4 packets took turns"
     );
+    // Flows that are served round robin have no guarantee of the library.
+    let mut engine = Engine::new(&[plugin(&loaded(&naughty("FAILS_SILENTLY")), 3)]).unwrap();
+    let mut out = Vec::new();
+    for n in 0..12 {
+        let unit = Unit { flow: FlowId(n / 6), handle: n, bytes: 50 };
+        engine.input(PIPE, unit, Time(n.into()), &mut out);
+    }
+    engine.poll(Time(1 << 40), &mut out);
+    let none = engine.guarantee(PIPE, FlowId(0)).expect_err("the library failed");
+    assert!(none.0.contains("has broken its contract"), "{}", none.0);
 }
 
 #[test]

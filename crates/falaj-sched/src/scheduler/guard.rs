@@ -319,6 +319,12 @@ impl MediumHooks for Guard {
 
 impl Guarantees for Guard {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        if self.broken.is_some() {
+            return Err(NoGuarantee(format!(
+                "the plug-in `{}` has broken its contract, and flows are served round robin",
+                self.library.name()
+            )));
+        }
         let Some(Declared { rate, latency, delay }) = self.instance.guarantee(f) else {
             return Err(NoGuarantee(format!(
                 "the plug-in `{}` declares no guarantee",
