@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 /// The sources of tolerances.
 const DIGITS: &str = "half of the unit of the second digit";
-const MODEL: &str = "10 %, chosen: the paper has no number, \"about\" the same";
+const MODEL: &str = "words of the paper, \"about\" the same; the limit, 10 %, is ours";
 const STATIC: &str = "words of the paper, \"almost static\"; the limit, 10 %, is ours";
 const SHARPLY: &str = "words of the paper, \"drastically\"; the limit, twice, is ours";
 const STEP: &str = "half of the distance of 100 Kp/s between rates";

@@ -50,9 +50,11 @@ const EXACT: &str =
 const SHARES: &str = "worked out by hand; the tolerance is a packet of the window that is counted";
 const SAMPLES: &str = "random packets; the tolerance is four standard errors of their number, and \
                        half of a sample of the profile";
-const LAG: &str = "dummynet's own test program; the tolerance is one byte among equal flows, and \
-                   100 B, chosen, if other flows depart in another order";
-const NOISE: &str = "chosen: costs of two programs on two machines, whose shape alone is compared";
+const LAG: &str = "dummynet's own test program; the tolerance is one byte among equal flows. Where \
+                   packets of equal finish may leave in another order, each shifts a lag by its \
+                   flow's share of 1500 B, 2.5 to 75 B, and the tolerance is 100 B";
+const NOISE: &str =
+    "the shape of a plot, as costs are those of two programs on two machines; the limits are ours";
 const KERNEL: &str = "the talk's cost is that of a kernel on a PC of 2010; `falaj bench path` \
                       measures falaj's, with its system calls";
 const OURS: &str = "ours, not the talk's: a bound";
