@@ -24,6 +24,7 @@
 //! | `curve` | curves, their sum, minimum, convolution and deconvolution, and left-over service |
 //! | `distance` | delay and backlog: the distances between two curves |
 //! | [`dcf`] | throughput of 802.11 stations that always have packets; computed from probabilities, not exact |
+//! | `joint` | arrival curves of several flows together |
 //! | `linear` | delay along a path by a linear program; not exact, and enlarged by a millionth |
 //! | [`network`] | end-to-end bounds over servers in a row |
 //! | `envelope` | minimum and maximum of many straight lines, on which the operations are built |
@@ -34,6 +35,7 @@ mod curve;
 pub mod dcf;
 mod distance;
 mod envelope;
+mod joint;
 mod linear;
 pub mod network;
 

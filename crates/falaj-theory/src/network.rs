@@ -9,7 +9,8 @@
 //! Two bounds hold for the output of a server: one follows from its input and the delay at the
 //! server, the other from its input and the left-over service (ibid., 1.4.3). If linear programs
 //! are solved, they give a third bound. The next server uses the minimum of these bounds as its
-//! input. A line is the outgoing link of a server. All flows that come from one line are together
+//! input. Flows that leave a server for the same next one have a bound together too, which may be
+//! lower than the sum of theirs (`joint`). A line is the outgoing link of a server. All flows that come from one line are together
 //! limited by the line's rate (line shaping; Mifdaoui and Leydier 2017).
 //!
 //! If paths form a circle, the delays depend on each other. Their bounds are then the least fixed
@@ -18,6 +19,7 @@
 //! later arrivals do not delay it.
 
 use crate::curve::{Curve, Exact, Piece, exact};
+use crate::joint::{AnalysedServers, JointOutputs};
 use crate::linear::Analysed;
 use num_traits::Zero;
 use std::collections::BTreeMap;
@@ -189,7 +191,7 @@ impl Network {
 
     /// Returns an arrival curve of flows whose curves add up to `sum`. If they come from a line,
     /// they are limited to the line's capacity.
-    fn shaped(&self, line: Option<usize>, sum: &Curve) -> Curve {
+    pub(crate) fn shaped(&self, line: Option<usize>, sum: &Curve) -> Curve {
         line.map_or_else(|| sum.clone(), |line| sum.min(&self.lines[line]))
     }
 
@@ -302,14 +304,25 @@ impl Network {
         // For each flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
+        let mut outputs = JointOutputs::default();
         for &s in &sorted {
             let service = &self.servers[s].service;
             let load = self.arrivals(s, &comes);
+            // The arrivals of all flows that pass this server, except one if it is named.
+            let mut joint = |delays: &[Option<Exact>], except: Option<usize>| {
+                let through = self.through(s).map(|(f, _)| f).filter(|f| Some(*f) != except);
+                let of = AnalysedServers { network: self, comes: &comes, delays };
+                let is_small = hops <= MOST_PROGRAMS && !is_known;
+                is_small.then(|| outputs.input(of, s, &through.collect::<Vec<_>>()))?
+            };
             if self.order == Order::Fifo {
-                servers[s] = self.delay(s, &load);
+                let together = joint(&servers, None).and_then(|all| all.delay(service));
+                let delays = [self.delay(s, &load), together.map(|delay| delay.length)];
+                servers[s] = delays.into_iter().flatten().min();
             }
             for (f, hop) in self.through(s) {
-                let others = self.others(&load, (f, hop), &comes);
+                let others = self.others(&load, (f, hop), &comes).into_iter();
+                let others = others.chain(joint(&servers, Some(f))).reduce(|a, b| a.min(&b));
                 left[f][hop] = others.and_then(|others| match self.order {
                     Order::Fifo => service.left_over_in_order(&others),
                     Order::Any => Some(service.left_over(&others)),
@@ -359,7 +372,7 @@ impl Curve {
     /// Returns a curve whose bursts are short fractions, and which is above this curve by at most a
     /// millionth of a byte. Without this rounding, the numbers get longer at each server, and a
     /// network of a thousand flows takes many seconds.
-    fn with_short_numbers(self) -> Curve {
+    pub(crate) fn with_short_numbers(self) -> Curve {
         let pieces = self.pieces();
         let bends_down = pieces.windows(2).all(|two| {
             let [a, b] = two else { return false };
@@ -470,6 +483,17 @@ mod tests {
             }
         );
         assert_eq!(any.servers, [None, None]);
+    }
+
+    /// Two flows of 2 and 3 Mbit/s, with bursts of 1250 and 2500 B, pass both servers. At the first
+    /// one they wait for 1 ms and 3000 us. They leave it with a burst of 3750 B and the bytes of the
+    /// latency, 5 Mbit/s for 1 ms: 4375 B. If each flow counted by itself, 5 Mbit/s for 4 ms would
+    /// be added.
+    #[test]
+    fn flows_that_leave_together_count_as_one() {
+        let flows: [(u64, u64, &[usize]); 2] = [(2, 1250, &[0, 1]), (3, 2500, &[0, 1])];
+        let bounds = network(Order::Fifo, &flows).bounds().unwrap();
+        assert_eq!(bounds.servers, [Some(exact(4_000_000)), Some(exact(4_500_000))]);
     }
 
     #[test]
