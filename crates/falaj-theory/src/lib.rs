@@ -24,6 +24,7 @@
 //! | `curve` | curves, their sum, minimum, convolution and deconvolution, and left-over service |
 //! | `distance` | delay and backlog: the distances between two curves |
 //! | [`dcf`] | throughput of 802.11 stations that always have packets; computed from probabilities, not exact |
+//! | `in_order` | the delay over servers in a row that serve in the order of arrival |
 //! | `joint` | arrival curves of several flows together |
 //! | `linear` | delay along a path by a linear program; not exact, and enlarged by a millionth |
 //! | [`network`] | end-to-end bounds over servers in a row |
@@ -35,6 +36,7 @@ mod curve;
 pub mod dcf;
 mod distance;
 mod envelope;
+mod in_order;
 mod joint;
 mod linear;
 pub mod network;

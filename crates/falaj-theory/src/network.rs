@@ -19,6 +19,7 @@
 //! later arrivals do not delay it.
 
 use crate::curve::{Curve, Exact, Piece, exact};
+use crate::in_order::{self, SharedServer};
 use crate::joint::{AnalysedServers, JointOutputs};
 use crate::linear::Analysed;
 use num_traits::Zero;
@@ -304,6 +305,9 @@ impl Network {
         // For each flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
+        // The same services as lines, if servers serve in the order of arrival.
+        let mut shared: Vec<Vec<Option<SharedServer>>> =
+            self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
         let mut outputs = JointOutputs::default();
         for &s in &sorted {
             let service = &self.servers[s].service;
@@ -323,6 +327,9 @@ impl Network {
             for (f, hop) in self.through(s) {
                 let others = self.others(&load, (f, hop), &comes).into_iter();
                 let others = others.chain(joint(&servers, Some(f))).reduce(|a, b| a.min(&b));
+                if self.order == Order::Fifo {
+                    shared[f][hop] = others.as_ref().and_then(|o| SharedServer::of(service, o));
+                }
                 left[f][hop] = others.and_then(|others| match self.order {
                     Order::Fifo => service.left_over_in_order(&others),
                     Order::Any => Some(service.left_over(&others)),
@@ -353,7 +360,13 @@ impl Network {
         };
         let separated = |f: usize| {
             let whole = left[f].iter().cloned().reduce(|a, b| Some(a?.convolve(&b?)))??;
-            Some(self.flows[f].sent.as_ref()?.delay(&whole)?.length)
+            let sent = self.flows[f].sent.as_ref()?;
+            let in_order = || {
+                let servers = shared[f].iter().cloned().collect::<Option<Vec<_>>>()?;
+                in_order::delay(sent, &servers)
+            };
+            let lower = if programs { in_order() } else { None };
+            lower.into_iter().chain([sent.delay(&whole)?.length]).min()
         };
         let without =
             |(f, flow)| EndToEnd { total: total(flow), separated: separated(f), linear: None };
@@ -464,14 +477,16 @@ mod tests {
     }
 
     /// Another flow of 2 Mbit/s and 500 B passes the second server. In the order of arrival, 8
-    /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s. In any order, service begins when 10
+    /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s, or later with some bytes at once. Both
+    /// servers let the burst wait for 800 us if the second one sends 200 B at once, 160 us later.
+    /// In any order, service begins when 10
     /// Mbit/s (t - 1 ms) exceeds 500 B + 2 Mbit/s t, after 1.75 ms.
     #[test]
     fn what_others_leave_over() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
         let in_order = network(Order::Fifo, &flows).bounds().unwrap();
-        // 1 ms at the first server, then 1.4 ms, then 1000 B at 8 Mbit/s.
-        assert_eq!(in_order.flows[0].separated, Some(exact(3_400_000)));
+        // 1 ms at the first server, then 1.4 ms and 160 us, then 1000 B at 10 Mbit/s.
+        assert_eq!(in_order.flows[0].separated, Some(exact(3_360_000)));
         // The second server: 1 ms, then 1125 B and 500 B at 10 Mbit/s.
         assert_eq!(in_order.servers[1], Some(exact(2_300_000)));
         let any = network(Order::Any, &flows).bounds().unwrap();
