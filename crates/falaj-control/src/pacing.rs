@@ -17,8 +17,9 @@ pub struct PacingArgs {
     /// sleeps, and spins at the end, unless other threads wait for a processor.
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
     timer: Timer,
-    /// Maximum lateness of a packet, so that others leave together with it: segments of one unit,
-    /// and with `--timer sleep` all packets that are due; 0s: each packet at its own instant.
+    /// Maximum lateness of a packet, so that others leave together with it: the segments of one
+    /// large packet, and with `--timer sleep` all packets that are due; 0s: each packet at its own
+    /// instant.
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span,
         hide_short_help = true)]
     slack: Span,

@@ -27,7 +27,7 @@ guaranteed rate. Windows in which this host delivered a packet 2 ms late or more
 Example:
   falaj bench isolation --duration 10min")]
 pub struct Args {
-    /// Number of adapters that exceed their envelopes.
+    /// Number of adapters that send more than their share of the link.
     #[arg(long, default_value_t = 16, value_parser = arguments::number::<u8>(1..=64))]
     adapters: u8,
     /// Rate at which each of these adapters sends, as a percentage of its share of the link.

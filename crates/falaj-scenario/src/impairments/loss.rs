@@ -146,7 +146,7 @@ const KEYS: &[Key] = &[
         "count",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
         Otherwise("required by `every`"),
-        "every N-th packet of a flow is lost, N is this number; for `every`",
+        "every N-th packet of a flow is lost, where N is this number; for `every`",
     ),
     key(
         "packets",

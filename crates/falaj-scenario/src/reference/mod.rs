@@ -466,7 +466,7 @@ fn nesting(out: &mut String) {
     line(
         out,
         format_args!(
-            "\nA plug-in that examines arrivals cannot divide its flows; any plug-in may stand below. Parts have a guarantee with one of {above} above,\n\
+            "\nA plug-in that examines arrivals cannot divide its flows; any plug-in may divide a flow of another discipline. Parts have a guarantee with one of {above} above,\n\
              which keep a rate over any interval, and one of {below} below. Otherwise they have none, and `falaj plan` reports it."
         ),
     );

@@ -43,7 +43,7 @@ enum BenchCommand {
     /// A service with a thousand adapters: memory, and API latency under load.
     #[cfg(feature = "serve")]
     Serve(falaj_serve::bench::Args),
-    /// Guarantees of adapters, and their service while all others exceed their envelopes.
+    /// Guarantees of adapters, and their service while all but one send more than their share.
     Isolation(isolation::Args),
     /// Small packets forwarded per second, by kind of port, with and without the engine.
     Io(io::Args),

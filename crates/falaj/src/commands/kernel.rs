@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// Arguments of `kernel`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The kernel is searched in this order: --kernel, the environment variable FALAJ_KERNEL,
+falaj looks for the kernel in this order: --kernel, the environment variable FALAJ_KERNEL,
 $XDG_DATA_HOME/falaj/linux, ~/.local/share/falaj/linux, /usr/lib/falaj/linux. `make kernel` builds
 and installs one.
 

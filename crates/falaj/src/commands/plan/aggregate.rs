@@ -467,7 +467,9 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     if let Some(why) = why {
         say!("no exact answer: {why}");
     } else if modelled.is_none() {
-        say!("no model: the paper's has full batches only, and one exponential service for all");
+        say!(
+            "no model: the paper's model has only full batches, and one exponential service time for all"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -157,7 +157,7 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>, only: Option<Method>) 
     say!("{}", text::table(&header, rows));
     notes.print();
     say!(
-        "  delay <= is from last bit in at the first link to last bit at the far end, if sources send no more than they do here"
+        "  delay <= is from last bit in at the first link to last bit at the far end, if sources send no more than in this scenario"
     );
 }
 

@@ -116,8 +116,8 @@ pub(crate) struct Args {
     /// The far end is in this network namespace: a name under /run/netns, or the ID of a process in
     /// it
     ///
-    /// The namespace must exist, such as that of a container, named by the container's first
-    /// process. It has the link's interface while the link exists.
+    /// The namespace must exist already, such as a container's, given by the ID of the container's
+    /// first process. While the link exists, it has the link's interface.
     #[arg(long, value_name = "NAME|PID", help_heading = FAR_END)]
     netns: Option<String>,
     /// Host in which the command runs [default: the first].

@@ -44,8 +44,9 @@ Replications run on all cores; the number of cores does not change the results. 
 the steady state is not counted (--warm-up). Sources send the same packets over any links, so two
 simulations with one seed can be compared; `falaj compare` does that in pairs.
 
-Exit status: 0; 1 if a replay differs from the live link's decisions; 3 if the maximum number of
-replications is reached before --until; 130 after Ctrl-C, with the results until then.
+Exit status: 0; 1 if a replay differs from the live link's decisions, or its capture breaks off; 3
+if the maximum number of replications is reached before --until; 130 after Ctrl-C, with the results
+until then.
 
 Examples:
   falaj sim examples/tenants.toml --duration 30s --replications 16
