@@ -4,10 +4,12 @@
 //! `r`. For each `s >= 0` it leaves over to a flow: nothing up to the time `T + (b + s)/R`, then
 //! `s` at once and the rate `R - r` (Le Boudec and Thiran, proposition 6.4.1). Servers in a row
 //! leave over the sum of these times, and then the lowest of these lines. A larger `s` makes the
-//! time longer and the line higher. With a burst `B` of the flow, the delay is lowest where all
-//! lines let the burst wait equally long, `s = max(0, B - (R - r) x)`, for one of the times `x` at
-//! which some `s` is zero, or for `x = 0` (Bisti, Lenzini, Mingozzi and Stea, "Numerical analysis
-//! of worst-case end-to-end delay bounds in FIFO tandem networks", 2012).
+//! time longer and the line higher.
+//!
+//! The flow has a burst `B`. Its delay is lowest if the burst waits for one time `x` at all lines,
+//! so that `s = max(0, B - (R - r) x)`. The best `x` is zero, or one at which some `s` becomes zero
+//! (Bisti, Lenzini, Mingozzi and Stea, "Numerical analysis of worst-case end-to-end delay bounds in
+//! FIFO tandem networks", 2012).
 
 use crate::curve::{Curve, Exact};
 use num_traits::Zero;

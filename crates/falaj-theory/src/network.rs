@@ -10,8 +10,9 @@
 //! server, the other from its input and the left-over service (ibid., 1.4.3). If linear programs
 //! are solved, they give a third bound. The next server uses the minimum of these bounds as its
 //! input. Flows that leave a server for the same next one have a bound together too, which may be
-//! lower than the sum of theirs (`joint`). A line is the outgoing link of a server. All flows that come from one line are together
-//! limited by the line's rate (line shaping; Mifdaoui and Leydier 2017).
+//! lower than the sum of their bounds (`joint`). A line is the outgoing link of a server. All flows
+//! that come from one line are together limited by the line's rate (line shaping; Mifdaoui and
+//! Leydier 2017).
 //!
 //! If paths form a circle, the delays depend on each other. Their bounds are then the least fixed
 //! point of total flow analysis, found from below (Thomas, Le Boudec and Mifdaoui 2019). No packet
@@ -501,9 +502,9 @@ mod tests {
     }
 
     /// Two flows of 2 and 3 Mbit/s, with bursts of 1250 and 2500 B, pass both servers. At the first
-    /// one they wait for 1 ms and 3000 us. They leave it with a burst of 3750 B and the bytes of the
-    /// latency, 5 Mbit/s for 1 ms: 4375 B. If each flow counted by itself, 5 Mbit/s for 4 ms would
-    /// be added.
+    /// one their delay is 1 ms and 3000 us. They leave it with a burst of 3750 B and the bytes that
+    /// come in the latency, 5 Mbit/s for 1 ms: 4375 B. If each flow counted by itself, 5 Mbit/s for
+    /// 4 ms would be added.
     #[test]
     fn flows_that_leave_together_count_as_one() {
         let flows: [(u64, u64, &[usize]); 2] = [(2, 1250, &[0, 1]), (3, 2500, &[0, 1])];
