@@ -62,8 +62,9 @@ impl Adapters {
         for (was, now) in state.adapters.into_iter().zip(&become_of) {
             let (Some(was), Some(now)) = (was, *now) else { continue };
             if let Some(adapter) = shared.adapter(now) {
-                // `Adapters::pause` also stops polling the port.
-                adapter.counts = AdapterCounts { paused: false, ..was.counts };
+                // `Adapters::pause` has paused the adapter in this process, and its port is not
+                // polled.
+                adapter.counts = AdapterCounts { paused: adapter.counts.paused, ..was.counts };
                 adapter.port.get_mut().resume_at(was.position);
             }
         }

@@ -153,7 +153,16 @@ fn upgrades(mut told: LoggedService, [uplink, a, b]: [u32; 3]) {
         });
     }
     told.adds_up();
+    let pause = |told: &LoggedService, paused: &str| {
+        told.service.ask("PUT", "/v1/adapters/a/paused", "application/json", paused)
+    };
+    assert_eq!(pause(&told, "true").status, 200);
     let (told, last) = by_a_signal(told);
+    let is_paused = |told: &LoggedService| told.service.adapter("a")["paused"] == true;
+    told.service.until("it is looked at", |service| service.get("/v1/adapters/a").status == 200);
+    assert!(is_paused(&told), "a paused adapter stays paused");
+    assert_eq!(pause(&told, "false").status, 200);
+    told.service.until("it goes on", |service| service.adapter("a")["paused"] == false);
     told.adds_up();
     signal("TERM", last);
     until("its sockets go with it", || !told.service.api.exists());
