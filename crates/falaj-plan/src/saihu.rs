@@ -518,11 +518,11 @@ mod tests {
     fn a_network_is_read_with_its_units() {
         let read = read(NETWORK).unwrap();
         assert_eq!((&*read.name, read.network.order, read.notes.len()), ("two", Order::Fifo, 0));
-        // The second server leaves 9 Mbit/s to `g`, after 1 ms and 1125 B at 10 Mbit/s.
-        let alone = 1.9e6 + 4e6 / 9.0;
+        // `g` passes the second server alone: 1 ms, and 1625 B at 10 Mbit/s. For `f`, the second
+        // server sends 200 B at once after 1.56 ms, and both servers let its burst wait for 800 us.
         assert_eq!(
             delays(NETWORK),
-            [(Some(1.8e6 + 2.3e6), Some(3.4e6)), (Some(2.3e6), Some(alone))]
+            [(Some(1.8e6 + 2.3e6), Some(1e6 + 1.56e6 + 0.8e6)), (Some(2.3e6), Some(2.3e6))]
         );
         let any = NETWORK.replace("FIFO", "arbitrary");
         assert_eq!(delays(&any)[0], (None, Some(3.75e6)));
@@ -537,7 +537,7 @@ mod tests {
         let packets = packets
             .replace("\"bursts\": [1e3]", "\"bursts\": [1e3], \"x\": 1")
             .replace("\"name\": \"f\",", "\"name\": \"f\", \"max_packet_length\": 1000,");
-        assert_eq!(delays(&packets)[0].1, Some(3.4e6 + 2.0 * 0.8e6));
+        assert_eq!(delays(&packets)[0].1, Some(3.36e6 + 2.0 * 0.8e6));
     }
 
     #[test]
