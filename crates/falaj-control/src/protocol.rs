@@ -137,7 +137,8 @@ pub fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
 pub struct SetAnswer {
     /// The directions that changed; empty if nothing did.
     pub changed: Vec<String>,
-    /// Time of the change in nanoseconds since the link began; null if nothing was changed.
+    /// Time of the change in nanoseconds since the link began. Null if it was only checked, or if
+    /// nothing changed in the running link and the link is not held to guarantees.
     pub at_ns: Option<u64>,
     /// Number of queued packets that were dropped.
     pub dropped: u64,
@@ -364,7 +365,7 @@ pub struct BreachReport {
     pub library: String,
     /// The violation of its contract.
     pub what: String,
-    /// Time of the violation since the link began.
+    /// Time of the first such violation, since the link began.
     pub at_ns: u64,
     /// Number of its instances with this violation.
     pub times: u64,

@@ -282,8 +282,8 @@ impl Engine {
     }
 
     /// Returns the state that the last change has replaced. Nothing uses it any more, but with a
-    /// hundred thousand flows it takes a while to drop; a thread with deadlines lets another thread
-    /// drop it.
+    /// hundred thousand flows it takes a while to free; a thread with deadlines lets another thread
+    /// free it.
     pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
         std::mem::take(&mut self.deferred_drops)
     }

@@ -51,12 +51,12 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     pids.filter_map(|pid| Some((pid, time(pid)?))).collect()
 }
 
-/// The name of a process's program. The highest stack is the stack with which the guest's kernel
-/// started the process. It holds the kernel's own name, which is skipped.
+/// The name of a process's program, from its stack. The highest stack is the one with which the
+/// guest's kernel started the process: it holds the kernel's own name, and is skipped.
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    // The stack is the highest of the program's own mappings. The mappings above it belong to the
+    // The program's stack is the highest of its own mappings. The mappings above it belong to the
     // guest's kernel.
     maps.lines().rev().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;

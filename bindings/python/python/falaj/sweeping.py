@@ -1,4 +1,4 @@
-"""Sweeps: a scenario with each combination of other values."""
+"""Sweeps: simulate a scenario with each combination of given values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ENGINES = ("local", "ray")
 
 
 class Sweep:
-    """A scenario with each combination of some values, replicated: tasks that any machine may run.
+    """The tasks of a sweep: each replication of a scenario with each combination of values. Any machine may run a task.
 
-    The result of a task depends on the sweep and the task's number alone. The files are those of `falaj sweep`.
+    The result of a task depends on the sweep and the task's number alone.
+    The texts of the plan and of the results are those of `falaj sweep`.
     """
 
     def __init__(

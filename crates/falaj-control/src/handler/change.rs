@@ -212,7 +212,7 @@ impl Handler {
                 preparer.settle(is_made);
             }
             let changed = match asked? {
-                // The remains of the old state are dropped on this thread, because no packet waits
+                // The remains of the old state are freed on this thread, because no packet waits
                 // for it.
                 Reply::Changed(changed, leavings) => {
                     drop(leavings);

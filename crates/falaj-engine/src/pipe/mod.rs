@@ -241,11 +241,11 @@ pub(crate) trait LinkPipe: Pipe + Any {
     ) -> Time;
     /// Takes the pipe apart, for a pipe of another scheduler to take over.
     fn dismantle(self: Box<Self>) -> PipeParts;
-    /// State that it no longer needs after it took over, and that takes a while to drop.
+    /// State that it no longer needs after it took over, and that takes a while to free.
     fn deferred_drops(&mut self) -> Option<DeferredDrops>;
 }
 
-/// State of a predecessor that is no longer needed, to be dropped on a thread without deadlines.
+/// State of a predecessor that is no longer needed, to be freed on a thread without deadlines.
 pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
 /// A pipe without its scheduler.

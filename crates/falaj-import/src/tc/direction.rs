@@ -318,7 +318,8 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// Checks that the rate of the link is known, which disciplines that share its time need.
+    /// Checks that the link's rate is known: disciplines that divide its time need it. With `htb`
+    /// and `hfsc` an unknown rate is no error: the link gets the rate `FAST`, with a warning.
     pub(super) fn needs_rate(&mut self, node: &Node<Qdisc>, kind: &str) -> Result<(), Problem> {
         if self.rated || self.device_rate.is_some() {
             return Ok(());

@@ -91,9 +91,9 @@ impl WakeLead {
 }
 
 /// The time before an instant in which no port is read, because reading could make the due packet
-/// late. It is as long as polling the ports and reading a unit takes, except for one unit in two
-/// hundred. That is 2 us with warm caches, and ten times as long after sleeping or if a unit is a
-/// burst of many packets.
+/// late. Its length is an estimate of the 99.5th percentile of the time for polling the ports and
+/// reading a unit, limited to 4 to 30 us. That time is 2 us with warm caches, and ten times as long
+/// after sleeping or if a unit is a burst of many packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuietWindow(Span);
 

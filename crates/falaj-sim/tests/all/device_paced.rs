@@ -59,8 +59,9 @@ fn simulated(text: &str) -> (Run, Vec<Span>) {
     (run, bounds)
 }
 
-/// For any backlog of the device, flows keep their rates. Delay bounds grow at most by the time of
-/// the bytes that the device may hold.
+/// For any backlog of the device, flows keep their rates. Delay bounds grow by exactly the
+/// transmission time of the bytes that the device may hold, apart from rounding; no packet exceeds
+/// them.
 #[test]
 fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     for serve in ["phase-wise", "packet-wise"] {
