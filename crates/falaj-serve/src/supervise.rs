@@ -80,7 +80,7 @@ fn join(bridge: &str, interfaces: &[String], why: &str) {
     match kernel_bridge::plug(bridge, interfaces) {
         Ok(()) => note!("warning: {why}: bridge {bridge} joins {}", interfaces.join(", ")),
         Err(error) => {
-            note!("warning: {why}, and bridge {bridge} cannot join all interfaces: {error}")
+            note!("warning: {why}, and bridge {bridge} cannot join all interfaces: {error}");
         }
     }
 }
