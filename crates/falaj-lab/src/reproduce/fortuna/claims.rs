@@ -11,7 +11,7 @@ use LinkServer::{PacketWise, PacketWiseSkip, PhaseWise};
 use falaj_sched::units::time::Span;
 
 /// The source of the limits for statements in words.
-const WORDS: &str = "words of the paper; the limit is ours, chosen by an independent model's value";
+const WORDS: &str = "words of the paper; the limit is ours, from an independent model's value";
 const BOUND: &str = "ours: the bound, not a comparison";
 
 /// A judged claim.
