@@ -1489,11 +1489,12 @@ fn section_ii_b(_: &Users) {
         let told: f64 = told.iter().map(|key| count(key)).sum();
         let slept = count("voluntary_switches");
         assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
-        let is_device = o["paced_by"] == "device";
-        // Under light load the link is idle between two packets, and asleep when one arrives.
-        assert!(slept > 0.0 && count("woken_by_packet") > 0.0 || o["load"] != "light", "{o}");
-        assert!(slept > 0.0 || !is_device, "{o}");
-        assert!(count("woken_by_timer") > 0.0 || !is_device, "{o}");
+        // Under light load the link is idle between two packets, and asleep when one arrives. Under
+        // the others a host that is slow or busy has no time to sleep.
+        if o["load"] == "light" {
+            assert!(slept > 0.0 && count("woken_by_packet") > 0.0, "{o}");
+            assert!(count("woken_by_timer") > 0.0 || o["paced_by"] != "device", "{o}");
+        }
         let tenants = o["tenants"].as_array().expect("tenants");
         let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();
         assert_eq!(
