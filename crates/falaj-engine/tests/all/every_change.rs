@@ -5,7 +5,7 @@
 use crate::common::aggregates::Naive;
 use crate::common::emits;
 use crate::common::fraction::Fraction;
-use crate::common::units::units_of_a_byte;
+use crate::common::units::{most_units_of_a_byte, units_of_a_byte};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
@@ -402,8 +402,7 @@ impl Model for Slices {
 /// its rounded value lies below that multiple.
 struct Even {
     rounded: bool,
-    /// The step of the finest rounding: under QFQ 2^22 units, of which a byte has 2^38; under WF2Q+
-    /// its own unit.
+    /// The step of the finest rounding: 64 units.
     finest: Fraction,
     time: Fraction,
     /// The packet on the wire: the bytes that the virtual time has not counted, the instant of the
@@ -446,10 +445,11 @@ impl Even {
         Even { rounded, finest, time: Fraction::ZERO, wire: (Fraction::ZERO, 0, 0), flows }
     }
     fn finest(rounded: bool, weights: &[u64]) -> Fraction {
-        Fraction::new(
-            1 << 22,
-            if rounded { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") },
-        )
+        let byte = match rounded {
+            true => most_units_of_a_byte(weights),
+            false => units_of_a_byte(weights).expect("small weights"),
+        };
+        Fraction::new(1 << 6, byte)
     }
     fn rise(&mut self, to: Fraction) {
         self.time = to;
@@ -542,8 +542,8 @@ impl Model for Even {
     }
     /// A flow that keeps its weight keeps its start. Other flows keep their debt in bytes. Silent
     /// flows without a debt are removed. WF2Q+ does not examine flows that keep their weight: there
-    /// they are removed only if their weight changes or flows are added. The unit of WF2Q+ stays
-    /// while there are packets.
+    /// they are removed only if their weight changes, flows are added, or the smallest weight
+    /// reaches another power of two. The unit of WF2Q+ stays otherwise, while there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)
@@ -552,7 +552,15 @@ impl Model for Even {
             *self = Even::new(self.rounded, &set.parts);
             return;
         }
-        let all = self.rounded || set.parts.len() > self.flows.len();
+        let before: Vec<u64> = self.flows.iter().map(|flow| flow.weight).collect();
+        let rescales = most_units_of_a_byte(&before) != most_units_of_a_byte(&set.parts);
+        if rescales {
+            self.finest = Even::finest(self.rounded, &set.parts);
+            for flow in &mut self.flows {
+                flow.sigma = EvenFlow::new(self.finest, flow.weight).sigma;
+            }
+        }
+        let all = self.rounded || rescales || set.parts.len() > self.flows.len();
         for (f, &weight) in set.parts.iter().enumerate() {
             let Some(flow) = self.flows.get_mut(f) else {
                 self.flows.push(EvenFlow::new(self.finest, weight));

@@ -1,7 +1,7 @@
 //! WF2Q+ and QFQ against naive models, and the evenness of their service.
 
 use crate::common::fraction::Fraction;
-use crate::common::units::units_of_a_byte;
+use crate::common::units::{most_units_of_a_byte, units_of_a_byte};
 use crate::common::{Dice, emits};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -317,11 +317,13 @@ struct NaiveFlow {
 
 impl Naive {
     fn new(kind: &str, weights: &[u64], largest: u32) -> Naive {
-        // The finest rounding is 2^22 units.
-        let byte =
-            if kind == "qfq" { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") };
+        // The finest rounding is 64 units.
+        let byte = match kind {
+            "qfq" => most_units_of_a_byte(weights),
+            _ => units_of_a_byte(weights).expect("small weights"),
+        };
         let flow = |&w: &u64| {
-            let (packet, mut sigma) = (Fraction::new(largest, w), Fraction::new(1 << 22, byte));
+            let (packet, mut sigma) = (Fraction::new(largest, w), Fraction::new(1 << 6, byte));
             while sigma < packet {
                 sigma = sigma.plus(sigma);
             }
@@ -717,7 +719,7 @@ fn any_sum_of_weights_is_served() {
         |setup: &Setup| Engine::new(&[pipe("qfq", setup.clone())]).map(|_| ()).unwrap_err().1;
     assert!(refused(&setup(&[1], (1 << 18) + 1)).to_string().contains("too large"));
     assert!(refused(&setup(&[0], 1500)).to_string().contains("out of range"));
-    assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
+    assert!(refused(&setup(&[1 << 32], 1500)).to_string().contains("out of range"));
 }
 
 /// The slot of the heaviest flow's shortest packet is the finest slot, and at least one unit; slot

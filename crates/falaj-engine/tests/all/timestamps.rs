@@ -590,6 +590,59 @@ fn the_heaviest_weights_share_in_proportion() {
     }
 }
 
+/// Disciplines whose virtual time has 64 bits keep their guarantees over the whole range of weights,
+/// although they round slopes: the guarantees include the rounding. The reserved rate is at most
+/// this rounding below the exact share.
+#[test]
+fn the_heaviest_weights_keep_their_guarantees() {
+    const PACKETS: u64 = 20_000;
+    let drawn = [1, 3, 65_536, 65_537, 1 << 31, 4_294_967_291, u64::from(u32::MAX)];
+    let kinds = ["wf2q+", "qfq", "qfq+", "ffs"];
+    for (seed, kind) in (0..40).flat_map(|seed| kinds.map(|kind| (seed, kind))) {
+        let mut dice = Dice::new(seed);
+        let weights_: Vec<u64> = (0..dice.from(2, 4)).map(|_| dice.one_of(&drawn)).collect();
+        let total: u64 = weights_.iter().sum();
+        let lightest = *weights_.iter().min().expect("flows");
+        let mut setup = weights(1_500, &weights_);
+        let mut arrivals = Vec::new();
+        for (f, &weight) in weights_.iter().enumerate() {
+            let packets = PACKETS * weight / total * 2 + 10;
+            setup.flows[f].limit = Limit::Packets(packets as u32);
+            arrivals.extend((0..packets).map(|_| Arrival {
+                at: Time::ZERO,
+                flow: FlowId(f as u32),
+                bytes: dice.from(700, 1_500) as u32,
+            }));
+        }
+        let spec = PipeSpec::new(kind, setup.clone(), Span::ZERO);
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let guarantees: Vec<_> = (0..weights_.len())
+            .map(|f| engine.guarantee(PipeId(0), FlowId(f as u32)).unwrap())
+            .collect();
+        for (guarantee, &weight) in guarantees.iter().zip(&weights_) {
+            let exact = setup.rate.0 as f64 * weight as f64 / total as f64;
+            // Of the flow's own slope, and of the sum of up to four weights.
+            let rounding = weight as f64 / lightest as f64 / (1u64 << 37) as f64 + 1e-9;
+            let rate = guarantee.rate.0 as f64;
+            assert!(
+                rate <= exact && rate >= exact * (1.0 - rounding) - 1.0,
+                "{kind}, {weights_:?}: {rate} {exact}"
+            );
+        }
+        let mut sent = vec![0u64; weights_.len()];
+        for packet in together(kind, &setup, &arrivals).iter().take(PACKETS as usize) {
+            sent[packet.flow] += u64::from(arrivals[packet.handle].bytes);
+            let guarantee = &guarantees[packet.flow];
+            // A share below 1 bit/s is rounded down to 0.
+            if guarantee.rate.0 == 0 {
+                continue;
+            }
+            let latest = guarantee.latency + guarantee.rate.airtime_of_many(sent[packet.flow]);
+            assert!(packet.end <= latest.0 + 10, "{kind}, {weights_:?}: {packet:?}");
+        }
+    }
+}
+
 /// The order of packets is the same when the clock has run for more than a year.
 #[test]
 fn order_does_not_depend_on_when() {

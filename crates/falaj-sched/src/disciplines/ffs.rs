@@ -204,7 +204,8 @@ impl Discipline for Ffs {
     /// to narrower buckets. A flow owes at most a bucket.
     fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.sweep, self.in_hand) = (old.laps, old.sweep, old.in_hand);
-        self.now = old.now >> self.buckets.width << self.buckets.width;
+        let now = self.weights.in_unit(old.now.into(), &old.weights) as u64;
+        self.now = now >> self.buckets.width << self.buckets.width;
         for f in 0..self.weights.all.len() {
             let (weight, f) = (self.weights.all[f], FlowId(f as u32));
             let share = flows.state_mut(f);
@@ -212,13 +213,13 @@ impl Discipline for Ffs {
                 *share = Share::new(self.weights.byte, weight, self.weights.largest);
                 continue;
             }
-            let before = i128::from(share.inverse());
-            if share.set(self.weights.byte, weight, self.weights.largest) {
-                // The start stays ahead of virtual time by the same number of bytes.
-                let ahead =
-                    if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
-                let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
-                share.start = old.now.wrapping_add(ahead as u64);
+            let has_changed = weight != old.weights.of(f);
+            if has_changed && share.place() != Place::Present {
+                share.start = old.now;
+            }
+            if has_changed || self.weights.byte != old.weights.byte {
+                let Weights { byte, largest, .. } = self.weights;
+                share.weigh_from([old.now, now], byte, weight, largest, false);
             }
             if ahead(share.start, self.now) > 1 << self.buckets.width {
                 share.start = self.now.wrapping_add(1 << self.buckets.width);

@@ -43,7 +43,7 @@ pub const MANIFEST: Manifest = Manifest {
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],
     wfi: Some(WfiFormula {
-        formula: "3 phi sigma + 2 phi L + (L_i - l_i)",
+        formula: "3 w sigma + 2 phi L + (L_i - l_i)",
         condition: None,
         bytes: |f| {
             // sigma is the smallest power of two that is at least L/w, in units of 1/2^32 byte per
@@ -95,7 +95,7 @@ impl Discipline for Qfq {
     /// service.
     fn migrate_from(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
-        self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
+        self.time.reweigh(flows, &old.weights, &self.weights);
         for f in 0..self.weights.all.len() as u32 {
             let share = flows.state_mut(FlowId(f));
             if share.place() == Place::Present && f != self.in_hand {
@@ -118,7 +118,7 @@ impl Discipline for Qfq {
             self.time.over(flows.state_mut(FlowId(other as u32)));
         }
         let share = flows.state_mut(f);
-        self.time.join(share);
+        self.time.join(share, self.weights.of(f));
         if free {
             self.in_hand = f.0;
         } else {
@@ -145,7 +145,7 @@ impl Discipline for Qfq {
                     self.time.rest();
                     return Decision::Idle;
                 } else {
-                    self.time.leave(flows.state_mut(f));
+                    self.time.leave(flows.state_mut(f), self.weights.of(f));
                 }
                 self.in_hand = NONE;
             }
@@ -176,7 +176,7 @@ impl Discipline for Qfq {
             self.groups.remove_first(share);
             self.in_hand = f.0;
         }
-        self.time.work(sent.bytes, share);
+        self.time.work(sent.bytes, share, self.weights.of(f));
         share.charge(sent.bytes);
     }
 
@@ -196,8 +196,9 @@ impl Guarantees for Qfq {
     /// start time is the virtual time of that instant, in which the packet on the wire is already
     /// counted (the second `L`). The delay: while the flow has packets, its head starts at most a
     /// rounding and a packet of the flow after virtual time. At the flow's own departures, the
-    /// largest lag behind its share is the paper's `3 phi sigma + 2 phi L`, plus the difference
-    /// between a packet's length and that of the next packet.
+    /// largest lag behind its share is `3 w sigma + 2 phi L` (the paper's `3 phi sigma + 2 phi L`,
+    /// where weights add up to 1), plus the difference between a packet's length and that of the
+    /// next packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);

@@ -88,8 +88,10 @@ impl AsMut<active_list::Place> for Member {
 /// Flows of the same weight that are sorted together.
 #[derive(Debug, Clone)]
 struct Aggregate {
-    /// Weight, virtual start, and place among the groups.
+    /// Virtual start, and place among the groups.
     share: Share,
+    /// Sum of its flows' weights.
+    weight: u32,
     /// The round of the aggregate's flows that have packets.
     round: DeficitRound,
     /// Bytes that the aggregate may still send before it is sorted again.
@@ -161,6 +163,7 @@ fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
     }
     let aggregate = |(weight, flows)| Aggregate {
         share: Share::new(weights.byte, flows * weight, flows * largest),
+        weight: flows * weight,
         round: DeficitRound::EMPTY,
         budget: 0,
         full: flows * largest,
@@ -183,20 +186,24 @@ impl Discipline for QfqPlus {
     /// weight and flows keeps its virtual start time. A new aggregate starts later than the present
     /// virtual time by the largest debt of its flows' old aggregates, but by two roundings at most.
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
-        self.time = old.time;
-        let now = self.time.now();
+        self.time = old.time.clone();
+        self.time.rescale(&old.weights, &self.weights);
+        let (was, now) = (old.time.now(), self.time.now());
         for (f, &a) in old.of.iter().enumerate() {
             let (before, after) =
                 (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);
-            let same = (self.of[f], before.flows, before.share.weight(), before.full)
-                == (a, after.flows, after.share.weight(), after.full);
-            let start = match () {
-                () if same => before.share.start,
-                () => now.wrapping_add(
-                    ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class())) as u64,
-                ),
+            let same = (self.of[f], before.flows, before.weight, before.full)
+                == (a, after.flows, after.weight, after.full);
+            let start = if same {
+                let mut kept = before.share;
+                kept.weigh_from([was, now], self.weights.byte, after.weight, after.full, false);
+                kept.start
+            } else {
+                let owed = ahead(before.share.start, was).max(0) as u128;
+                let owed = self.weights.in_unit(owed, &old.weights);
+                now.wrapping_add(owed.min(2 << shift(after.share.class())) as u64)
             };
-            let counts = before.share.place() == Place::Present || self.time.owes(&before.share);
+            let counts = before.share.place() == Place::Present || old.time.owes(&before.share);
             if counts && (after.share.place() == Place::Away || ahead(start, after.share.start) > 0)
             {
                 after.share.start = start;
@@ -224,7 +231,7 @@ impl Discipline for QfqPlus {
         }
         self.time.rest();
         for (a, aggregate) in self.aggregates.iter_mut().enumerate() {
-            self.time.count(&mut aggregate.share);
+            self.time.count(&mut aggregate.share, aggregate.weight);
             if aggregate.share.place() == Place::Present {
                 self.groups.insert(a as u32, &mut aggregate.share);
             }
@@ -242,7 +249,7 @@ impl Discipline for QfqPlus {
         if aggregate.share.place() == Place::Present {
             return;
         }
-        self.time.join(&mut aggregate.share);
+        self.time.join(&mut aggregate.share, aggregate.weight);
         if self.in_hand == NONE && self.groups.is_empty() {
             aggregate.budget = 0;
             self.in_hand = a;
@@ -270,7 +277,7 @@ impl Discipline for QfqPlus {
                         self.time.rest();
                         return Decision::Idle;
                     }
-                    None => self.time.leave(&mut aggregate.share),
+                    None => self.time.leave(&mut aggregate.share, aggregate.weight),
                 }
                 self.in_hand = NONE;
             }
@@ -309,7 +316,7 @@ impl Discipline for QfqPlus {
             aggregate.budget = aggregate.full;
         }
         aggregate.budget = aggregate.budget.saturating_sub(sent.bytes);
-        self.time.work(sent.bytes, &aggregate.share);
+        self.time.work(sent.bytes, &aggregate.share, aggregate.weight);
         aggregate.share.charge(sent.bytes);
     }
 }

@@ -107,7 +107,8 @@ impl Wf2qPlus {
             let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
             sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
         }
-        self.time.work_parts(sent - self.counted, flows.state(FlowId(self.in_hand)));
+        let f = FlowId(self.in_hand);
+        self.time.work_parts(sent - self.counted, flows.state(f), self.weights.of(f));
         self.counted = sent;
     }
 
@@ -141,20 +142,25 @@ impl Discipline for Wf2qPlus {
         if old.time.rests() && self.weights.byte != old.weights.byte {
             return self.start(flows);
         }
-        self.weights.byte = old.weights.byte;
+        if self.weights.has_unit_of(&old.weights) {
+            self.weights.byte = old.weights.byte;
+        }
         (self.time, self.in_hand) = (old.time, old.in_hand);
         (self.whole, self.counted, self.from, self.end) =
             (old.whole, old.counted, old.from, old.end);
         if self.weights.all.len() == old.weights.all.len()
             && self.weights.largest == old.weights.largest
+            && self.weights.byte == old.weights.byte
         {
             // Usually only a few of a hundred thousand flows change.
             self.starts = old.starts;
             let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
-            let others =
-                weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
-            for (f, weight) in others.collect::<Vec<_>>() {
-                self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
+            let others = weights
+                .filter(|(_, (new, old))| new != old)
+                .map(|(f, (&new, &old))| (f as u32, old, new));
+            for (f, old, new) in others.collect::<Vec<_>>() {
+                let share = flows.state_mut(FlowId(f));
+                self.time.reweigh_one(share, old, new, self.weights.largest);
                 if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
                     self.starts.remove(f);
                     self.insert(flows, FlowId(f));
@@ -162,7 +168,7 @@ impl Discipline for Wf2qPlus {
             }
             return;
         }
-        self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
+        self.time.reweigh(flows, &old.weights, &self.weights);
         for f in 0..self.weights.all.len() as u32 {
             if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
                 self.insert(flows, FlowId(f));
@@ -184,8 +190,7 @@ impl Discipline for Wf2qPlus {
         for other in self.time.due(flows.len()) {
             self.time.over(flows.state_mut(FlowId(other as u32)));
         }
-        let share = flows.state_mut(f);
-        self.time.join(share);
+        self.time.join(flows.state_mut(f), self.weights.of(f));
         if free {
             self.in_hand = f.0;
         } else {
@@ -198,7 +203,7 @@ impl Discipline for Wf2qPlus {
         if self.starts.remove(f.0) {
             match flows.head(f) {
                 Some(_) => self.insert(flows, f),
-                None => self.time.leave(flows.state_mut(f)),
+                None => self.time.leave(flows.state_mut(f), self.weights.of(f)),
             }
         }
     }
@@ -219,7 +224,7 @@ impl Discipline for Wf2qPlus {
                 flows.state_mut(f).set_place(Place::Away);
                 self.time.rest();
             } else {
-                self.time.leave(flows.state_mut(f));
+                self.time.leave(flows.state_mut(f), self.weights.of(f));
             }
             self.in_hand = NONE;
         }

@@ -4,15 +4,16 @@
 //! numbers.
 
 /// The largest weight.
-pub(crate) const HEAVIEST: u32 = 65_536;
+pub(crate) const HEAVIEST: u32 = u32::MAX;
 pub(crate) const FRACTION: u32 = 38;
-/// Virtual time of a byte at weight 1, if no common multiple of the weights is required.
+/// The most that a byte takes in virtual time. A byte of the lightest flow takes more than a quarter
+/// of this.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
-/// The largest packet, in bytes: at weight 1 it takes at most 1/64 of a lap. A lap is a quarter of
-/// the range of virtual time.
+/// The largest packet, in bytes: it takes at most 1/64 of a lap. A lap is a quarter of the range of
+/// virtual time.
 pub(crate) const LARGEST: u32 = 1 << 18;
-/// The finest rounding: one byte at the largest weight.
-pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
+/// The finest rounding: one byte at the largest weight, beside a flow of weight 1.
+pub(crate) const FINEST: u32 = FRACTION - u32::BITS;
 /// Number of roundings: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
 
@@ -23,18 +24,16 @@ pub struct Share {
     /// Virtual start of the flow's head. If the flow is silent, virtual start of the packet after
     /// its last one.
     pub(crate) start: u64,
-    /// Bit fields, from the lowest bit: weight minus one (16 bits), place (2), rounding (6),
-    /// virtual time of a byte (39).
+    /// Bit fields, from the lowest bit: place (2 bits), rounding (6), virtual time of a byte (39).
     parts: u64,
     /// For a present flow, the next flow in its list; for a silent one, the lap in which it fell
     /// silent.
     link: u32,
 }
 
-/// Lowest bits of the fields after the weight.
-const PLACE: u32 = 16;
-const CLASS: u32 = 18;
-const INVERSE: u32 = 24;
+/// Lowest bits of the fields after the place.
+const CLASS: u32 = 2;
+const INVERSE: u32 = 8;
 
 /// State of a flow's queue in virtual time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,41 +49,43 @@ pub(crate) enum Place {
 
 impl Share {
     /// State of a flow with this weight and largest packet in bytes. `byte` is the virtual time of
-    /// a byte at weight 1.
-    pub(crate) fn new(byte: u64, weight: u32, largest: u32) -> Share {
+    /// a byte at weight 1, so that a byte of this flow takes at most [`BYTE`].
+    pub(crate) fn new(byte: u128, weight: u32, largest: u32) -> Share {
         let mut share = Share::default();
         share.set(byte, weight, largest);
         share
     }
 
-    /// Sets the weight. Returns true if it has changed.
-    pub(crate) fn set(&mut self, byte: u64, weight: u32, largest: u32) -> bool {
-        let other = self.weight() != u64::from(weight);
+    fn set(&mut self, byte: u128, weight: u32, largest: u32) {
         let inverse = inverse(byte, weight);
-        self.parts = u64::from(weight - 1)
-            | (self.place() as u64) << PLACE
-            | u64::from(class(inverse, largest)) << CLASS
-            | inverse << INVERSE;
-        other
+        self.parts =
+            self.place() as u64 | u64::from(class(inverse, largest)) << CLASS | inverse << INVERSE;
     }
 
-    /// Sets the weight. The distance of the start ahead of virtual time stays the same in bytes.
-    pub(crate) fn weigh_from(&mut self, now: u64, byte: u64, weight: u32, largest: u32) {
+    /// Changes the weight, or the unit of virtual time, of which `was` and `now` are the present
+    /// values in the former and in the new unit. The distance of the start from virtual time stays
+    /// the same in bytes. A flow that is behind loses its lag if `forgets_lag`.
+    pub(crate) fn weigh_from(
+        &mut self,
+        [was, now]: [u64; 2],
+        byte: u128,
+        weight: u32,
+        largest: u32,
+        forgets_lag: bool,
+    ) {
         let before = self.inverse();
-        if self.set(byte, weight, largest) {
-            let owed = ahead(self.start, now).max(0) as u128 * u128::from(self.inverse());
-            self.start = now.wrapping_add((owed / u128::from(before)) as u64);
+        self.set(byte, weight, largest);
+        let mut distance = ahead(self.start, was);
+        if forgets_lag {
+            distance = distance.max(0);
         }
-    }
-
-    #[inline]
-    pub(crate) fn weight(&self) -> u64 {
-        (self.parts & 0xffff) + 1
+        let distance = i128::from(distance) * i128::from(self.inverse()) / i128::from(before);
+        self.start = now.wrapping_add(distance as u64);
     }
 
     #[inline]
     pub(crate) fn place(&self) -> Place {
-        match self.parts >> PLACE & 3 {
+        match self.parts & 3 {
             0 => Place::Away,
             1 => Place::Silent,
             _ => Place::Present,
@@ -93,7 +94,7 @@ impl Share {
 
     #[inline]
     pub(crate) fn set_place(&mut self, place: Place) {
-        self.parts = self.parts & !(3 << PLACE) | (place as u64) << PLACE;
+        self.parts = self.parts & !3 | place as u64;
     }
 
     /// The class of the flow's rounding.
@@ -150,8 +151,8 @@ impl Share {
 
 /// Virtual time of a byte, rounded up. So a flow may get slightly less than its weight allows, but
 /// never more. Rounding down would let virtual time grow faster than the work done.
-pub(crate) fn inverse(byte: u64, weight: u32) -> u64 {
-    byte.div_ceil(weight.into())
+pub(crate) fn inverse(byte: u128, weight: u32) -> u64 {
+    byte.div_ceil(weight.into()) as u64
 }
 
 pub(crate) fn class(inverse: u64, largest: u32) -> u8 {
@@ -184,12 +185,12 @@ mod tests {
     fn parts_of_a_share_are_what_was_set() {
         for weight in [1, 2, 3, 1000, HEAVIEST] {
             for largest in [1, 1500, LARGEST] {
-                let mut share = Share::new(BYTE, weight, largest);
+                let mut share = Share::new(BYTE.into(), weight, largest);
                 let inverse = BYTE.div_ceil(weight.into());
                 for place in [Place::Present, Place::Silent, Place::Away] {
                     share.set_place(place);
-                    assert!(!share.set(BYTE, weight, largest), "it is the same");
-                    assert_eq!((share.weight(), share.place()), (weight.into(), place));
+                    share.set(BYTE.into(), weight, largest);
+                    assert_eq!(share.place(), place);
                     assert_eq!(
                         (share.inverse(), share.class()),
                         (inverse, class(inverse, largest))

@@ -14,10 +14,15 @@
 //! rounding, at most one slot too late. A virtual time that is too slow is corrected by a jump to
 //! the first start, as in WF2Q+. A virtual time that is too fast would break guarantees.
 //!
-//! The unit is 2^-38 B per weight, or up to twice that if a byte must be a whole number of units at
-//! each weight: see [`exact_byte`]. Instants are compared by the sign of their difference, as
-//! serial numbers are. The lap number rises by one at each quarter of the range of virtual time,
-//! and by two when the link becomes idle. An instant of two laps ago has expired.
+//! A byte of the lightest flow takes from 2^37 to 2^38 units of virtual time: see [`unit`]. If a
+//! byte must be a whole number of units at each weight, it takes at least half of that: see
+//! [`exact_byte`]. Otherwise a flow's share is too small by at most `r/2^37` of it, where `r` is the
+//! ratio of its weight to the smallest: 1/2,000,000 at a ratio of 65,536, and 1/33 at the largest
+//! ratio. Guarantees include this error.
+//!
+//! Instants are compared by the sign of their difference, as serial numbers are. The lap number
+//! rises by one at each quarter of the range of virtual time, and by two when the link becomes
+//! idle. An instant of two laps ago has expired.
 
 use crate::contract::params::{ConfigError, Kind, Param, Setup};
 use crate::mechanisms::common_multiple::multiple;
@@ -61,20 +66,27 @@ pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
 /// Frequent divisors of weights and of their sums, in the order in which they are tried.
 const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 
+/// Virtual time of a byte at weight 1: [`BYTE`], multiplied by the largest power of two that is not
+/// above the smallest weight. So only ratios of weights matter, and each power of two is exact.
+pub(crate) fn unit(weights: impl IntoIterator<Item = u32>) -> u128 {
+    u128::from(BYTE) << weights.into_iter().min().unwrap_or(1).ilog2()
+}
+
 /// Virtual time of a byte at weight 1, chosen so that nothing is rounded. Starts and finishes are
 /// exact sums if all weights divide it, and virtual time is exact while the sum of the weights
 /// divides it. So flows whose finishes are equal by definition have equal tags, and the flow's
 /// number decides. The result is a multiple of all weights, of their sum if possible, of the
-/// `DIVISORS` that fit, and then of the largest possible power of two; it is above 2^37. If the
-/// weights have no common multiple up to 2^38, the result is 2^38. At weight `w` the relative
-/// rounding error is then at most `w/2^38`.
-fn exact_byte(weights: &[u32]) -> u64 {
-    let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
+/// `DIVISORS` that fit, and then of the largest possible power of two; it is above half of
+/// [`unit`]. If the weights have no common multiple that small, the result is [`unit`].
+fn exact_byte(weights: &[u32]) -> u128 {
+    let unit = unit(weights.iter().copied());
+    let most = u64::try_from(unit).unwrap_or(u64::MAX);
+    let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), most) else { return unit };
     let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
     for divisor in [sum].into_iter().chain(DIVISORS) {
-        of = multiple(of, [divisor], BYTE).unwrap_or(of);
+        of = multiple(of, [divisor], most).unwrap_or(of);
     }
-    of << (BYTE / of).ilog2()
+    u128::from(of) << (unit / u128::from(of)).ilog2()
 }
 
 /// Virtual time, and the weights by which the work is divided.
@@ -83,7 +95,7 @@ pub(crate) struct VirtualTime {
     fine: u128,
     sum: u64,
     /// Virtual time of a byte at weight 1.
-    byte: u64,
+    byte: u128,
     /// Virtual time of a byte in fine units, divided by `divided_by`, the sum of weights when this
     /// value was last needed.
     reciprocal: u64,
@@ -137,15 +149,15 @@ impl VirtualTime {
 
     /// Records that a flow has a packet again, and determines the start of its head.
     #[inline]
-    pub(crate) fn join(&mut self, share: &mut Share) {
+    pub(crate) fn join(&mut self, share: &mut Share, weight: u32) {
         let now = self.now();
         if self.counts(share) {
-            self.leaving[usize::from(share.class())][slot(share)] -= share.weight();
+            self.leaving[usize::from(share.class())][slot(share)] -= u64::from(weight);
             if ahead(share.start, now) < 0 {
                 share.start = now;
             }
         } else {
-            self.sum += share.weight();
+            self.sum += u64::from(weight);
             share.start = now;
         }
         share.set_place(Place::Present);
@@ -166,11 +178,11 @@ impl VirtualTime {
 
     /// Records that a flow has become empty.
     #[inline]
-    pub(crate) fn leave(&mut self, share: &mut Share) {
+    pub(crate) fn leave(&mut self, share: &mut Share, weight: u32) {
         let now = self.now();
         if ahead(share.start, now) <= 0 {
             share.set_place(Place::Away);
-            self.sum -= share.weight();
+            self.sum -= u64::from(weight);
             return;
         }
         let shift = shift(share.class());
@@ -184,7 +196,7 @@ impl VirtualTime {
             self.silent |= 1 << class;
             self.leaving[class] = [0; 4];
         }
-        self.leaving[class][slot(share)] += share.weight();
+        self.leaving[class][slot(share)] += u64::from(weight);
     }
 
     /// Records that the link is empty, and with it the fluid system.
@@ -196,10 +208,18 @@ impl VirtualTime {
         self.fine = self.fine >> FINE << FINE | HALF;
     }
 
-    /// Adds the work of `bytes` of a packet of `share`.
+    /// Changes from the unit of `old` to that of `new`. The lap stays.
+    pub(crate) fn rescale(&mut self, old: &Weights, new: &Weights) {
+        let lap = self.lap();
+        self.fine = new.in_unit(self.fine, old);
+        self.laps = self.laps.wrapping_add(lap.wrapping_sub(self.lap()));
+        (self.byte, self.divided_by) = (new.byte, 0);
+    }
+
+    /// Adds the work of `bytes` of a packet of `share`, which has this weight.
     #[inline]
-    pub(crate) fn work(&mut self, bytes: u32, share: &Share) {
-        if self.sum == share.weight() {
+    pub(crate) fn work(&mut self, bytes: u32, share: &Share, weight: u32) {
+        if self.sum == u64::from(weight) {
             self.rise(u128::from(u64::from(bytes) * share.inverse()) << FINE);
         } else {
             let reciprocal = self.reciprocal();
@@ -209,8 +229,8 @@ impl VirtualTime {
 
     /// Adds work in parts of a byte: 2^`PARTS` parts are one byte.
     #[inline]
-    pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
-        if self.sum == share.weight() {
+    pub(crate) fn work_parts(&mut self, parts: u64, share: &Share, weight: u32) {
+        if self.sum == u64::from(weight) {
             self.rise((u128::from(parts) * u128::from(share.inverse())) << (FINE - PARTS));
         } else {
             let reciprocal = self.reciprocal();
@@ -276,83 +296,87 @@ impl VirtualTime {
     }
 
     /// Counts the weight of a flow again after `rest`, according to its place.
-    pub(crate) fn count(&mut self, share: &mut Share) {
+    pub(crate) fn count(&mut self, share: &mut Share, weight: u32) {
         if share.place() != Place::Away {
-            self.sum += share.weight();
+            self.sum += u64::from(weight);
         }
         if share.place() == Place::Silent {
-            self.leave(share);
+            self.leave(share, weight);
         }
     }
 
-    /// Changes the weight of one flow, as [`reweigh`](VirtualTime::reweigh) does; the cost does not
-    /// depend on the number of flows.
-    pub(crate) fn reweigh_one(&mut self, share: &mut Share, weight: u32, largest: u32) {
+    /// Changes the weight of one flow from `old` to `new`, as [`reweigh`](VirtualTime::reweigh)
+    /// does; the cost does not depend on the number of flows.
+    pub(crate) fn reweigh_one(&mut self, share: &mut Share, old: u32, new: u32, largest: u32) {
         let now = self.now();
         let owes = self.owes(share);
         let counted = share.place() == Place::Present || self.counts(share);
         if share.place() == Place::Silent && counted {
-            self.leaving[usize::from(share.class())][slot(share)] -= share.weight();
+            self.leaving[usize::from(share.class())][slot(share)] -= u64::from(old);
         }
         if counted {
-            self.sum -= share.weight();
+            self.sum -= u64::from(old);
         }
-        share.weigh_from(now, self.byte, weight, largest);
+        share.weigh_from([now; 2], self.byte, new, largest, true);
         match share.place() {
-            Place::Present => self.sum += share.weight(),
+            Place::Present => self.sum += u64::from(new),
             Place::Silent if owes => {
-                self.sum += share.weight();
-                self.leave(share);
+                self.sum += u64::from(new);
+                self.leave(share, new);
             }
             Place::Silent | Place::Away => share.set_place(Place::Away),
         }
     }
 
-    /// Changes the weights of flows. The first `known` flows are not new. A flow that keeps its
-    /// weight keeps its start. A flow with a new weight is not compensated for a lag that it had at
-    /// the old weight. So no positive lag arises, and unchanged flows are served as if the others
-    /// had left and returned.
-    pub(crate) fn reweigh(
-        &mut self,
-        flows: &mut Flows<Share>,
-        known: usize,
-        weights: &[u32],
-        largest: u32,
-    ) {
-        let now = self.now();
+    /// Changes the weights of flows. A flow that keeps its weight keeps its distance from virtual
+    /// time in bytes. A flow with a new weight is not compensated for a lag that it had at the old
+    /// weight. So no positive lag arises, and unchanged flows are served as if the others had left
+    /// and returned.
+    pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, old: &Weights, new: &Weights) {
+        let was = self.clone();
+        self.rescale(old, new);
+        let instants = [was.now(), self.now()];
+        let rescales = old.byte != new.byte || old.largest != new.largest;
         let mut silent = Vec::new();
         let mut sum = 0;
-        for (f, &weight) in weights.iter().enumerate() {
+        for (f, &weight) in new.all.iter().enumerate() {
             let f = FlowId(f as u32);
             let share = flows.state_mut(f);
-            if f.index() >= known {
-                *share = Share::new(self.byte, weight, largest);
+            let Some(&before) = old.all.get(f.index()) else {
+                *share = Share::new(self.byte, weight, new.largest);
                 continue;
+            };
+            let counts = share.place() == Place::Present || was.owes(share);
+            if rescales || before != weight {
+                share.weigh_from(instants, self.byte, weight, new.largest, before != weight);
             }
-            let counts = share.place() == Place::Present || self.owes(share);
-            share.weigh_from(now, self.byte, weight, largest);
             if !counts {
                 share.set_place(Place::Away);
                 continue;
             }
-            sum += share.weight();
+            sum += u64::from(weight);
             if share.place() == Place::Silent {
                 silent.push(f);
             }
         }
         (self.sum, self.silent) = (sum, 0);
         for f in silent {
-            self.leave(flows.state_mut(f));
+            self.leave(flows.state_mut(f), new.all[f.index()]);
         }
     }
 }
 
 /// Increase of virtual time per byte of work, in fine units, with this sum of weights.
 #[inline]
-fn reciprocal(byte: u64, sum: u64) -> u64 {
-    // A byte of 2^38 units would exceed the maximum by one.
-    let fine = if byte == BYTE { u64::MAX } else { byte << FINE };
-    fine / sum.max(1)
+fn reciprocal(byte: u128, sum: u64) -> u64 {
+    let sum = sum.max(1);
+    // A byte of 2^38 units would exceed the range of 64 bits by one. A division of 128 bits, which
+    // takes longer, is needed only if no flow has the weight 1.
+    match (byte as u64, byte >> 64) {
+        (BYTE, 0) => u64::MAX / sum,
+        (byte, 0) if byte < BYTE => (byte << FINE) / sum,
+        _ => u64::try_from((byte << FINE) / u128::from(sum)).unwrap_or(u64::MAX),
+    }
 }
 
 #[inline]
@@ -367,7 +391,7 @@ pub(crate) struct Weights {
     pub(crate) largest: u32,
     pub(crate) rate: Rate,
     /// Virtual time of a byte at weight 1.
-    pub(crate) byte: u64,
+    pub(crate) byte: u128,
     sum: u64,
 }
 
@@ -404,7 +428,29 @@ impl Weights {
             all.push(weight as u32);
         }
         let sum = all.iter().map(|&w| u64::from(w)).sum();
-        Ok(Weights { all, largest: setup.largest, rate: setup.rate, byte: BYTE, sum })
+        let byte = unit(all.iter().copied());
+        Ok(Weights { all, largest: setup.largest, rate: setup.rate, byte, sum })
+    }
+
+    /// The weight of a flow.
+    #[inline]
+    pub(crate) fn of(&self, f: FlowId) -> u32 {
+        self.all[f.index()]
+    }
+
+    /// Returns true if the unit of virtual time that `old` has suits these weights too.
+    pub(crate) fn has_unit_of(&self, old: &Weights) -> bool {
+        unit(self.all.iter().copied()) == unit(old.all.iter().copied())
+    }
+
+    /// Converts a virtual time from the unit of `old` to that of these weights, if the ratio of the
+    /// units is a power of two; otherwise with that of the next lower powers.
+    pub(crate) fn in_unit(&self, time: u128, old: &Weights) -> u128 {
+        let (is, was) = (self.byte.ilog2(), old.byte.ilog2());
+        match is.checked_sub(was) {
+            Some(finer) => time << finer,
+            None => time >> (was - is),
+        }
     }
 
     /// Initializes the flows, which are empty.
@@ -462,7 +508,7 @@ mod tests {
     use super::*;
 
     fn share(weight: u32) -> Share {
-        Share::new(BYTE, weight, 1500)
+        Share::new(BYTE.into(), weight, 1500)
     }
 
     /// The link becomes idle again and again until the 32-bit number of the lap repeats.
@@ -471,15 +517,15 @@ mod tests {
         let weights = Weights {
             all: alloc::vec![1, 1],
             rate: Rate::from_bits(1),
-            byte: BYTE,
+            byte: BYTE.into(),
             largest: 1500,
             sum: 2,
         };
         let mut time = VirtualTime::new(&weights);
         let mut shares = [share(1), share(1)];
-        shares.iter_mut().for_each(|share| time.join(share));
+        shares.iter_mut().for_each(|share| time.join(share, 1));
         shares[0].charge(1500);
-        time.leave(&mut shares[0]);
+        time.leave(&mut shares[0], 1);
         assert!(time.owes(&shares[0]));
         let lap = time.lap();
         shares[1].set_place(Place::Away);
@@ -494,7 +540,7 @@ mod tests {
         time.laps -= time.lap() - lap - (1 << 32);
         assert_eq!(shares[0].silent_for(time.lap()), 0, "as if in this lap");
         assert!(!time.owes(&shares[0]));
-        time.join(&mut shares[0]);
+        time.join(&mut shares[0], 1);
         assert_eq!((time.sum, shares[0].start), (1, time.now()));
     }
 }

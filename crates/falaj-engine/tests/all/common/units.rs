@@ -1,6 +1,16 @@
-//! The unit of WF2Q+'s virtual time, by its definition.
+//! The units of virtual time of WF2Q+ and QFQ, by their definition.
 
-/// Number of units in a byte at weight 1, at most 2^38. It is a multiple of all weights; of their
+/// The largest number of units in a byte at weight 1: 2^38 in a byte of the power of two that the
+/// smallest weight reaches. QFQ has this number.
+pub fn most_units_of_a_byte(weights: &[u64]) -> u64 {
+    let mut most = 1 << 38;
+    for _ in 0..weights.iter().min().expect("flows").ilog2() {
+        most *= 2;
+    }
+    most
+}
+
+/// The number of units in a byte at weight 1 under WF2Q+. It is a multiple of all weights; of their
 /// sum and of frequent factors of sums, each if the result still fits; and of the largest power of
 /// two that still fits. `None` if the weights alone have no common multiple that small.
 pub fn units_of_a_byte(weights: &[u64]) -> Option<u64> {
@@ -11,7 +21,7 @@ pub fn units_of_a_byte(weights: &[u64]) -> Option<u64> {
         }
         a * (b / divisor)
     };
-    let most = 1 << 38;
+    let most = most_units_of_a_byte(weights);
     let mut all = 1;
     for &weight in weights {
         all = Some(common(all, weight)).filter(|&all| all <= most)?;

@@ -31,11 +31,12 @@ use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
-use crate::disciplines::mclock::{FAR, Rule};
+use crate::disciplines::mclock::{FAR, Rule, weight};
 use crate::mechanisms::bucket::begun;
 use crate::mechanisms::classes::{Classes, LINK, Shape};
 use crate::mechanisms::flow_tag::ahead;
 use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::virtual_time::unit;
 use crate::mechanisms::weights::{Instant, ROUNDING, instant, retagged};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -114,13 +115,16 @@ impl HClock {
         let (shape, leaves) = (&all.shape, all.shape.leaves());
         let mut below = alloc::vec![0u128; shape.nodes()];
         let mut rules = alloc::vec![Rule::default(); shape.len()];
+        let bytes: Vec<u128> = (0..shape.nodes())
+            .map(|node| unit(shape.below(node).map(|class| weight(all.setups[class as usize]))))
+            .collect();
         // The leaves come first, then the divided classes from the deepest up, so that the classes
         // below each class are known.
         let order = (0..leaves).chain((leaves..shape.len()).rev());
         for class in order {
             let (number, f) = (all.numbers[class], all.setups[class]);
             let refused = |param, what, help| ConfigError { flow: Some(number), param, what, help };
-            let mut rule = Rule::of(number, f)?;
+            let mut rule = Rule::of(number, f, bytes[shape.above(class as u32)])?;
             if class >= leaves {
                 let sum = below[shape.node(class as u32)];
                 let sum = Rate(u64::try_from(sum).unwrap_or(u64::MAX));

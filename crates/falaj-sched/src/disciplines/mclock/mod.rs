@@ -39,8 +39,9 @@ use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param,
 use crate::contract::transmission::Sent;
 use crate::contract::visitor::Visitor;
 use crate::mechanisms::bucket::begun;
-use crate::mechanisms::flow_tag::ahead;
+use crate::mechanisms::flow_tag::{HEAVIEST, ahead, inverse};
 use crate::mechanisms::oversubscription::Excess;
+use crate::mechanisms::virtual_time::unit;
 use crate::mechanisms::weights::{Instant, ROUNDING, WEIGHT, instant, pace, retagged};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -81,7 +82,6 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             doc: "the flow's weight: flows share the capacity beyond the reservations in \
                   proportion to their weights",
-            kind: Kind::Count { min: 1, max: HEAVIEST },
             ..WEIGHT
         },
     ],
@@ -117,12 +117,8 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
     })
 }
 
-/// Number of bits of `P` for fractions of a byte.
-const FRACTION: u32 = 38;
-/// The largest weight.
-const HEAVIEST: u64 = 65_536;
 /// Maximum distance of `P` ahead of the last `P`, so that keys can be compared although they wrap
-/// around: 16 MB per unit of weight.
+/// around: 16 MB of the lightest flow.
 pub(crate) const FAR: u128 = 1 << 62;
 
 /// mClock.
@@ -151,13 +147,19 @@ pub(crate) struct Rule {
     /// Advance of `R` per byte; 0 without a reservation. The next field is the same for `L`.
     pub(crate) reserved: Instant,
     pub(crate) limited: Instant,
-    /// Advance of `P` per byte.
+    /// Advance of `P` per byte: 2^37 to 2^38 for the lightest class of a node.
     pub(crate) weighed: u64,
 }
 
+/// The weight of a flow or class, limited to the range of weights.
+pub(crate) fn weight(f: &FlowSetup) -> u32 {
+    f.values.count("weight").unwrap_or(1).clamp(1, HEAVIEST.into()) as u32
+}
+
 impl Rule {
-    /// The rule of `f`. Errors name the flow by this number.
-    pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, ConfigError> {
+    /// The rule of `f`. Errors name the flow by this number. `byte` is the advance of `P` per byte
+    /// at weight 1.
+    pub(crate) fn of(flow: usize, f: &FlowSetup, byte: u128) -> Result<Rule, ConfigError> {
         let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
         let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
         for (param, rate) in [("reservation", reservation), ("limit", limit)] {
@@ -167,11 +169,11 @@ impl Rule {
             }
         }
         let weight = f.values.count("weight").unwrap_or(1);
-        if weight == 0 || weight > HEAVIEST {
+        if weight == 0 || weight > u64::from(HEAVIEST) {
             let what = format!("a weight of {weight} is out of range");
             return Err(refused("weight", what, format!("from 1 to {HEAVIEST}")));
         }
-        let weighed = (1u64 << FRACTION).div_ceil(weight);
+        let weighed = inverse(byte, weight as u32);
         let mut rule = Rule { limited: limit.map_or(0, pace), weighed, ..Rule::default() };
         if let Some(rate) = reservation {
             rule.reserve(rate);
@@ -223,9 +225,10 @@ impl MClock {
     pub fn new(setup: &Setup) -> Result<MClock, ConfigErrors> {
         finite_rate(setup, "mClock")?;
         room_for_one(setup)?;
+        let byte = unit(setup.flows.iter().map(weight));
         let mut rules = Vec::with_capacity(setup.flows.len());
         for (flow, f) in setup.flows.iter().enumerate() {
-            let rule = Rule::of(flow, f)?;
+            let rule = Rule::of(flow, f, byte)?;
             rule.fits(flow, f)?;
             rules.push(rule);
         }
