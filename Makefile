@@ -14,7 +14,7 @@ node_is_new := const [major, minor] = process.versions.node.split(".").map(Numbe
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
-demo: cargo ## show the effect of isolation on real packets, in a minute
+demo: cargo ## build falaj, then show the effect of isolation on real packets, in half a minute
 	cargo build --release -p falaj --no-default-features --features plots
 	$(falaj) demo
 

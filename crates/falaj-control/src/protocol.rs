@@ -23,7 +23,7 @@ pub struct Hello {
     pub release: String,
     /// Process id.
     pub pid: u32,
-    /// The command: `run`, `bridge`, `serve`.
+    /// The command: `run`, `bridge`, `attach`, `serve`.
     pub command: String,
     /// The file or command line of the link, for people.
     pub about: String,
@@ -367,7 +367,7 @@ pub struct BreachReport {
     pub what: String,
     /// Time of the first such violation, since the link began.
     pub at_ns: u64,
-    /// Number of its instances with this violation.
+    /// Number of instances of the plug-in with this violation.
     pub times: u64,
     /// Packets served round robin since then, without calling the plug-in.
     pub packets_by_turns: u64,

@@ -190,7 +190,7 @@ pub enum DropReason {
     Rule,
     /// It had left a link, and matches no flow of the next link.
     Unmatched,
-    /// The policy of its queue dropped it, full or not.
+    /// The active queue management (AQM) of its queue dropped it, full or not.
     Policy,
     /// It no longer fit when the pipe was changed, and the change allowed drops.
     Changed,

@@ -33,9 +33,9 @@ pub struct ReplicationArgs {
     /// ±5%`, `rate ±1%`, `FLOW.delay.p99 ±2%`; without FLOW, for every flow. May be given again.
     #[arg(long, value_name = "INTERVAL")]
     until: Vec<Until>,
-    /// Warm-up before the steady state, which is not counted: auto (found by MSER-5), none, or a
-    /// time [default: auto; for comparison with measured packets none, since those begin with an
-    /// empty link, too].
+    /// Time before the steady state; packets of this time are not counted: auto (found by MSER-5),
+    /// none, or a time [default: auto. For a comparison with measured packets the default is none,
+    /// because the measurement begins with an empty link too].
     #[arg(long, value_name = "auto|none|TIME", value_parser = warm_up)]
     warm_up: Option<WarmUp>,
 }
@@ -260,8 +260,8 @@ impl Simulation {
             for (pipe, flow, cut) in late {
                 notes.push(format!(
                     "no steady state of {}: its delays change until the end, and MSER-5 would cut \
-                     {cut} of {} or more; nothing was cut for it. Simulate longer (--duration), or \
-                     check if its offered rate exceeds its share",
+                     at least {cut} of {}; nothing was cut for it. Simulate longer (--duration), \
+                     or check if its offered rate exceeds its share",
                     name_at(scenario, pipe.0, *flow),
                     self.studies[0].duration(),
                 ));

@@ -1,5 +1,5 @@
-//! The host's side of a running guest: passes input and signals in and output out, with a watchdog
-//! that checks if virtual time passes.
+//! The host's side of a running guest: passes input and signals to the guest and its output to the
+//! host, with a watchdog that checks if virtual time passes.
 
 use crate::beat::{self, Beat};
 use crate::boot::{self, CpuTime, GuestConfig};

@@ -37,8 +37,8 @@ pub fn replicate(
 }
 
 /// Runs the replications with these numbers, and passes each to `take` when it ends, in any order.
-/// Number `n` has the seed `seed + n`. If the simulation is stopped, the runs that had begun are
-/// not complete.
+/// Number `n` has the seed `seed + n`. If the simulation is stopped, the runs in progress end at
+/// once and are passed incomplete.
 pub fn replicate_into(
     experiment: &Experiment,
     seed: u64,

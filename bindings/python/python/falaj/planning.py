@@ -26,7 +26,7 @@ class Plan:
         | `offered_rate` | bit/s that its sources offer in the long run |
         | `rate` | guaranteed bit/s while it is backlogged; missing: no guarantee |
         | `latency_ns` | latency of that guarantee: longest time until the rate begins |
-        | `delay_ns` | lowest bound on the delay, last bit in to last bit out; missing: no bound is known |
+        | `delay_ns` | least upper bound known for the delay, last bit in to last bit out; missing: no bound is known |
         | `formula`, `condition`, `limit` | source of the bound, its condition, and the reason why it is not lower |
         | `backlog_bytes` | maximum number of bytes queued |
         | `lossless` | true if the queue's limit is at least that |

@@ -56,7 +56,8 @@ class Scenario:
         Quantities are texts with units, as in the file. Flows are in the order of the dict. Keys with value None are left out.
 
         Raises:
-            ScenarioError: The scenario is invalid; the place is that in `text`, which the message shows.
+            ScenarioError: The scenario is invalid; `line` and `column` are positions in the TOML text generated from the dicts.
+                The message shows the line.
             TypeError: A value has a type that scenarios do not have; the message names its key.
         """
         return cls._read(_falaj.document(scenario), file)
@@ -116,8 +117,8 @@ class Scenario:
             until: Add replications until a 95 % interval is this narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,
                 `"loss ±5%"`, `"voice.delay.p99 ±2%"`, or several; `+-` may replace `±`. See `Result.until` for the result.
             packets: Keep all packets, with 34 bytes of memory each.
-            schedulers: Classes that replace a link's discipline, by the link's name, or `"uplink.down"` for the down
-                direction; see `falaj.Scheduler`.
+            schedulers: Classes that replace a link's discipline: `uplink` or `uplink.up` for the up direction, `uplink.down`
+                for the down direction; see `falaj.Scheduler`.
             progress: Called after each replication with the number completed, and the total number, which may grow with `until`.
 
         Raises:
@@ -149,7 +150,7 @@ class Scenario:
 
 
 def _direction(name: str) -> Tuple[str, bool]:
-    """`uplink`, `uplink.up`, `uplink.down`."""
+    """Splits `uplink.down` into the link's name and True for up, False for down; without a direction, up."""
     link, dot, way = name.rpartition(".")
     if not dot:
         return name, True

@@ -181,7 +181,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         );
         say!(
             "simulated: {} windows; least rate {} of the guaranteed one; shares differ from the \
-             weights by {} at most, {} of the link; the calm one's longest stay {}, guaranteed {}",
+             weights by {} at most, {} of the link; the calm adapter's longest stay {}, guaranteed \
+             {}",
             simulated.windows.len().saturating_sub(1),
             percent(in_simulation.rate),
             percent(in_simulation.share),
@@ -253,8 +254,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 .zip(late)
                 .map(|(cause, times)| format!("{times} {}", cause.name()));
             say!(
-                "the calm one: {} packets, longest stay {}, guaranteed {}; stayed longer: {}; {} \
-                 beyond the envelope; handed over late by {} (p50), {} (p99), {} (most)",
+                "the calm adapter: {} packets, longest stay {}, guaranteed {}; stayed longer: {}; \
+                 {} beyond the envelope; handed over late by {} (p50), {} (p99), {} (most)",
                 calm.delay.count(),
                 text::span(calm.delay.max()),
                 nanos(bound),

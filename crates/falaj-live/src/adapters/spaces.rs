@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A namespace for an adapter, or for the uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Name of an existing namespace, or of a process in it; `None`: a new namespace is created.
+    /// Name of an existing namespace, or ID of a process in it; `None`: a new namespace is created.
     pub namespace: Option<String>,
     /// Ethernet address of the TAP in the namespace.
     pub mac: [u8; 6],

@@ -81,8 +81,8 @@ impl Forwarder {
             self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect()
         };
         Snapshot {
-            // If the host was stalled, events due since then are not counted yet: the counters are
-            // complete up to that instant.
+            // If the host was stalled, some due events are not processed yet; the counters are
+            // complete up to the first of them.
             at: self.clock.now().min(self.network.next_event()),
             flows: self.order.iter().map(pipe).collect(),
             masked: {

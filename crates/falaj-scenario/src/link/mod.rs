@@ -85,8 +85,8 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
 }
 
 /// Reads `[link.NAME]`. If another header probably misspells this link's name (`slips`), some of
-/// the link's tables are there. Then missing keys are not reported, and the names of its flows are
-/// unknown. Files are named relative to `beside`, the scenario's directory.
+/// this link's tables are probably under that header. Then missing keys are not reported, and the
+/// names of its flows are unknown. Files are named relative to `beside`, the scenario's directory.
 pub(crate) fn link<'a>(
     name: &str,
     table: &'a DeTable<'a>,

@@ -63,7 +63,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         (
             r#"kind = "netback""#,
             "credit = \"100B\"",
-            "a packet of 1514 B never has that credit",
+            "a packet of 1514 B would never be sent with that credit",
             "at least `1514B`, or leave it out",
         ),
         (

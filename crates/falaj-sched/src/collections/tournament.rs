@@ -236,8 +236,8 @@ impl<K: Tag> Tournament<K> {
         }
         self.number -= 1;
         if self.number == 0 {
-            // Games that a free place has won are not updated: they do not affect flows that enter
-            // later.
+            // The games on its path are not replayed: a free place as the winner does not affect
+            // flows that enter later.
             self.seats[place as usize] = Seat { tag: K::LAST, flow: FREE };
             (self.left, self.unused, self.last) = (END, 0, self.games);
             return;

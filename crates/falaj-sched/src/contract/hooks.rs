@@ -148,9 +148,9 @@ pub trait MediumHooks: Discipline {
         None
     }
 
-    /// Time by which the packet that was [sent](Discipline::on_transmit) last leaves before the
-    /// latest guaranteed time. `None` if the discipline does not determine such a time; then the
-    /// packet is as early as it was at its arrival. A second call for the same packet returns
+    /// Interval from the departure of the packet that was [sent](Discipline::on_transmit) last to
+    /// its latest guaranteed time. `None` if the discipline does not determine such a time; then
+    /// the packet is as early as it was at its arrival. A second call for the same packet returns
     /// `None`.
     #[inline]
     fn earliness(&mut self) -> Option<Span> {

@@ -8,8 +8,8 @@
 //! not count. Flows in the fast lane take turns, packet by packet.
 //!
 //! Zhang's thesis (2.5.4) polices by a timer, here the form `timer`: each packet of a flow starts
-//! the timer, and a packet that arrives before its expiry is beyond the contract. So a window may
-//! hold one packet of any size, and `r T` is the largest packet.
+//! the timer, and a packet that arrives before the timer expires is beyond the contract. So a
+//! window may hold one packet of any size, and `r T` is the largest packet.
 //!
 //! # Bounds
 //!
@@ -236,12 +236,13 @@ impl DrrPlus {
                     "this contract has a rate of {rate}, but the contracts of the flows before it leave only {}",
                     Rate(left)
                 );
-                let (param, help) = if timer {
-                    ("window", "a longer one: the flow goes before all others")
-                } else {
-                    ("rate", "less than that: it goes before all others")
-                };
-                return Err(refused(param, what, help.into()).into());
+                let (param, value) =
+                    if timer { ("window", "longer window") } else { ("rate", "lower rate") };
+                let help = format!(
+                    "a {value}: the fast lane has priority and must leave capacity to the other \
+                     flows"
+                );
+                return Err(refused(param, what, help).into());
             }
             left -= rate.0;
             let bytes = u128::from(rate.0) * u128::from(window.0) / u128::from(BIT_NANOS);

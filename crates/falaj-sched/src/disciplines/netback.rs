@@ -100,7 +100,8 @@ impl Netback {
         for (flow, f) in setup.flows.iter().enumerate() {
             let credit = f.values.bytes("credit");
             if credit.is_some_and(|credit| credit < setup.largest.into()) {
-                let what = format!("a packet of {} B never has that credit", setup.largest);
+                let what =
+                    format!("a packet of {} B would never be sent with that credit", setup.largest);
                 let help = format!("at least `{}B`, or leave it out for no cap", setup.largest);
                 return Err(ConfigError { flow: Some(flow), param: "credit", what, help }.into());
             }
@@ -236,8 +237,9 @@ mod tests {
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{order, setup, time, values};
 
-    /// A may send 6 B in 20 B of time: two packets of 3 B. Then it waits until the period is over,
-    /// and the next period begins with its third packet. B takes turns with it.
+    /// A may send 6 B in each period of 20 us (a byte takes 1 us): two packets of 3 B. Then it
+    /// waits until the period is over, and the next period begins with its third packet. B takes
+    /// turns with it.
     #[test]
     fn a_credit_lasts_for_a_period() {
         let mut setup = setup(4, [values([("credit", Value::Bytes(6))]), Values::default()]);

@@ -163,7 +163,8 @@ impl Discipline for Spfq {
         self.offer(flows, f);
     }
 
-    /// The head that changes was sent by another discipline.
+    /// The previous head left without being sent by this discipline, for example at a change of
+    /// discipline.
     fn head_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.left(finish);

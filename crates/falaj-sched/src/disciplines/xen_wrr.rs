@@ -210,9 +210,11 @@ impl XenWrr {
         let (full, weight) = (self.full_queues[f.index()], u64::from(self.weights[f.index()]));
         let frame: u64 = self.weights.iter().map(|&w| u64::from(w)).sum();
         let between = (frame - weight) * self.largest;
-        let packets = match self.limits[f.index()] {
-            Limit::Packets(packets) => u64::from(packets),
-            Limit::Bytes(bytes) => bytes,
+        let (packets, formula) = match self.limits[f.index()] {
+            Limit::Packets(b) => (u64::from(b), "(B + m (F-w) L)/C, m = 1 + ceil((b-1)/w)"),
+            Limit::Bytes(b) => {
+                (b, "(B + m (F-w) L)/C, m = 1 + ceil((B-1)/w), as a packet may have 1 B")
+            }
         };
         // The rest of a turn is at least one packet.
         let turns = 1 + packets.saturating_sub(1).div_ceil(weight);
@@ -222,12 +224,7 @@ impl XenWrr {
             rate: Rate(share as u64),
             latency: self.rate.airtime_of_many(2 * between + self.largest),
             rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
-            delay: Bound {
-                delay,
-                formula: "(B + m (F-w) L)/C, m = 1 + ceil((b-1)/w), or B for b as a packet may \
-                          have 1 B",
-                condition: "packets that found room",
-            },
+            delay: Bound { delay, formula, condition: "packets that found room" },
             others: Vec::new(),
         }
     }

@@ -71,8 +71,8 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
     fn marked(&mut self) -> bool {
         false
     }
-    /// Time by which the packet that was taken last leaves before its latest guaranteed time; see
-    /// [`MediumHooks::earliness`](crate::contract::hooks::MediumHooks::earliness).
+    /// Interval from the departure of the packet that was taken last to its latest guaranteed time;
+    /// see [`MediumHooks::earliness`](crate::contract::hooks::MediumHooks::earliness).
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         None

@@ -62,8 +62,8 @@ pub struct SourceSpec {
     /// periods.
     pub rate: Rate,
     /// Lengths of packets, as the link accounts them. Video derives the lengths from its frames
-    /// instead. A recording has its own lengths; the reader of a scenario cuts them to the maximum
-    /// of these.
+    /// instead. A recording has its own lengths; when a scenario is read, lengths above the maximum
+    /// of `sizes` are cut to it.
     pub sizes: Sizes,
     /// A token bucket that limits the source's packets. Its burst is at least the largest packet.
     pub limit: Option<Limit>,

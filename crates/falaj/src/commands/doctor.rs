@@ -31,8 +31,8 @@ use std::process::ExitCode;
 It takes a few seconds and needs an otherwise idle machine, since other load changes its
 measurements.
 
-Exit status: 0 if packets can be forwarded between namespaces here; 1 if they cannot, so that only
-`falaj relay`, `sim` and `plan` work.
+Exit status: 0 if packets can be forwarded between namespaces here; 1 if they cannot. Then
+`falaj run` needs --virtual-time, and `traffic`, `compare` and `demo` use loopback sockets.
 
 Example:
   falaj doctor --json | jq .limits")]
@@ -102,7 +102,7 @@ struct Floor {
 const TUN: &str = "/dev/net/tun";
 /// Device number as in `st_rdev`: major 10, minor 200.
 const TUN_NUMBER: u64 = 10 << 8 | 200;
-/// Size in bytes of a small packet: the smallest datagram that falaj's receiver can identify.
+/// Size in bytes of a small packet: the smallest of `imix`.
 const SMALL: f64 = 74.0;
 /// Locked memory in bytes that suffices for every use in falaj.
 const MEMORY: u64 = 64 << 20;
@@ -186,7 +186,11 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         Finding::new(name, found.and_then(|_| tun.clone()), good_for)
     };
     vec![
-        Finding::new("namespaces", namespaces, "`falaj run`, `traffic`, `compare`"),
+        Finding::new(
+            "namespaces",
+            namespaces,
+            "`falaj run`; without them `traffic`, `compare` and `demo` use loopback sockets",
+        ),
         Finding::new(
             "TAP between namespaces",
             by_tap,
@@ -208,18 +212,18 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
             "`falaj bridge --via xdp`: small packets cost less",
         ),
         Finding::new(
-            "guests' cards",
+            "vhost-user",
             if cfg!(feature = "vhost-user") {
                 Ok(())
             } else {
                 Err("built without (cargo feature `vhost-user`)")
             },
-            "`falaj bridge vhost:PATH …`: virtual machines, without privilege",
+            "`falaj bridge vhost:PATH …`: network cards of virtual machines, without privilege",
         ),
         Finding::new(
             "NFQUEUE",
             host::queues().map_err(|error| format!("{error}: it needs root (CAP_NET_ADMIN)")),
-            "`falaj bridge nfqueue:N nfqueue:N`: packets whose route cannot be changed",
+            "`falaj bridge nfqueue:N nfqueue:M`: packets whose route cannot be changed",
         ),
         Finding::new(
             "kernel bridge",
@@ -239,7 +243,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         Finding::new(
             "Landlock",
             confinement::available(),
-            "`falaj serve` keeps no more of the host's files than it needs",
+            "`falaj serve` gives up access to files that it does not need",
         ),
         way_out("pasta", "passt", "internet access without root (`run --internet pasta`)"),
         way_out(
@@ -262,7 +266,7 @@ fn fifo() -> Finding {
     let allowed = allowed.ok_or(
         "not allowed: run as root, or ulimit -r 10; packets are late while other programs compute",
     );
-    let good_for = "packets are handed over before other programs compute";
+    let good_for = "forwarding has priority over other programs";
     let good_for = match kept_for_others() {
         Some(RtReserve { part, of }) => format!(
             "{good_for}; the kernel keeps {part} of each {of} for those programs \

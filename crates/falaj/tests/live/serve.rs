@@ -559,8 +559,8 @@ fn top() {
         screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
     };
     assert!(row(&screen, "> calm").contains("10.0 Mbit/s"), "{screen}");
-    // `wild` sends nothing. On a busy machine, packets sent evenly may arrive in a burst, beyond an
-    // envelope.
+    // `wild` is checked because it sends nothing: on a busy machine the packets of `calm` may
+    // arrive in a burst beyond its envelope.
     assert!(
         row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"),
         "{screen}"

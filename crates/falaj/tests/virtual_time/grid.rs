@@ -2,11 +2,11 @@
 //! measured and simulated results are equal, and everything repeats exactly.
 //!
 //! Measurement and simulation are compared packet by packet. Packets arrive at the link when the
-//! simulation says. The captured packets, replayed in simulated time, are decided alike to the
-//! nanosecond and were delivered on time. So a packet's delay is the simulated one, except where
-//! other packets arrive within a few microseconds of a scheduling decision: there another order is
-//! equally right. One processor sends and forwards all packets, and each reading of the clock lets
-//! 256 ns pass: packets due together leave one after the other.
+//! simulation says. A replay of the capture makes the same scheduling decisions, to the
+//! nanosecond, and the live link delivered the packets on time. So a packet's delay is the
+//! simulated one, except where other packets arrive within a few microseconds of a scheduling
+//! decision: there another order is equally right. One processor sends and forwards all packets,
+//! and each reading of the clock lets 256 ns pass: packets due together leave one after the other.
 //!
 //! For each discipline, one random scenario with each of two kinds of load is tested; `make grid`
 //! tests twenty with each (FALAJ_GRID).
@@ -393,7 +393,7 @@ fn every_change(half: usize) {
             );
             falaj_scenario::parse(&text, entry.kind).is_ok().then_some((text, setup.flows.len()))
         });
-        // Some disciplines refuse to be used behind a mask.
+        // There is nothing to test if no drawn values were accepted.
         let Some((text, flows)) = text else { return Vec::new() };
         let name = format!("grid-{}-{number}-changes", entry.kind);
         fs::write(directory().join(format!("{name}.toml")), text).expect("a file can be written");

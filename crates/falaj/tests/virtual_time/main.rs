@@ -11,8 +11,9 @@
 //! | [`referee`] | the kernel's queueing disciplines and ours, packet by packet |
 //! | [`trees`] | random trees of queueing disciplines with filters: in the kernel, and imported |
 //!
-//! The tests need a kernel (`make kernel`); without one they are left out, with a message. Limits
-//! of real time are long enough for a busy host.
+//! The tests need a kernel (`make kernel`); without one, all but those of
+//! `commands::without_kernel` are left out, with a message. Limits of real time are long enough for
+//! a busy host.
 
 mod commands;
 mod exact;

@@ -157,7 +157,9 @@ pub fn phase_wise(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<Departure> {
 #[derive(Clone, Copy)]
 pub struct Variant {
     pub paper: bool,
-    /// Links that are still alive interrupt the wait at the end of a cycle.
+    /// True if a packet that arrives for a link that is still alive ends the wait at the end of a
+    /// cycle. A link is alive until it may send no more in this cycle. While a link of type A is
+    /// alive, such a packet ends the wait in either case.
     pub interrupt: bool,
 }
 

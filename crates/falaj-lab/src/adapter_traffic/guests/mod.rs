@@ -236,7 +236,7 @@ fn card(path: &Path) -> Result<OpenEnd> {
 
 #[cfg(not(feature = "vhost-user"))]
 fn card(_path: &Path) -> Result<OpenEnd> {
-    bail!("this program was built without guests' cards (cargo feature `vhost-user`)")
+    bail!("this program was built without guests' network cards (cargo feature `vhost-user`)")
 }
 
 fn no_emulator(error: &std::io::Error) -> anyhow::Error {

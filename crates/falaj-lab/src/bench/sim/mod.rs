@@ -175,7 +175,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return Ok(exit);
     }
     say!(
-        "million packets simulated a second of CPU, one core, on each link; {} M packets, median of {}",
+        "millions of packets per second of CPU time on one core; a packet counts once on each link \
+         that it crosses; {} M packets, median of {}",
         args.millions,
         args.repeat
     );

@@ -3,7 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`cells`] | the rows of a paper, judged; differences of the closed list have their reason |
+//! | [`cells`] | compares each statement with falaj's value; shows the reason for each deviation in the closed list |
 //! | `draw` | a figure as SVG |
 
 pub(super) mod cells;
@@ -41,7 +41,8 @@ pub(super) struct Work {
 /// A figure or a table, and the values for the statements.
 #[derive(Serialize)]
 pub(super) struct PaperFigure {
-    /// The paper's number: `Figure 3`, `Table 5.1`.
+    /// Label of the figure or table: the paper's number (`Figure 3`, `Table 5.1`), or a name of
+    /// falaj's own.
     pub(super) label: String,
     pub(super) title: String,
     pub(super) x: &'static str,

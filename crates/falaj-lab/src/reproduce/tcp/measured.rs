@@ -4,8 +4,8 @@ use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Two connections are fair if Jain's index has at least this value: the slower connection then has
-/// at least 63 percent of the faster one's rate.
+/// Two connections are fair if Jain's index has at least this value. At this value the slower
+/// connection has about 63 percent of the faster one's rate.
 const FAIR: f64 = 0.95;
 /// Number of consecutive parts in which the connections must be fair.
 const IN_A_ROW: usize = 3;
@@ -13,7 +13,7 @@ const IN_A_ROW: usize = 3;
 /// The results of a cell, measured or simulated.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Measured {
-    /// Goodput of the first connection alone, in bit/s.
+    /// Goodput of the first connection before the second starts, in bit/s.
     pub(super) goodput: f64,
     /// Mean delay of this connection's packets at the link, last bit in to last bit out, in
     /// nanoseconds.

@@ -30,7 +30,7 @@ but the right to create PATH.",
 
 #[cfg(not(feature = "vhost-user"))]
 fn parse(_path: &str) -> Result<std::sync::Arc<dyn super::Address>, String> {
-    Err("this program was built without guests' cards (cargo feature `vhost-user`)".into())
+    Err("this program was built without guests' network cards (cargo feature `vhost-user`)".into())
 }
 
 #[cfg(feature = "vhost-user")]

@@ -21,8 +21,8 @@ use crate::backend::tap::Tap;
 
 /// Maximum number of entries of a ring. QEMU accepts no more for a card of this kind.
 const ENTRIES: u16 = 1024;
-/// Maximum number of descriptors of a chain. A driver makes no longer chains, because a chain has
-/// to fit the ring.
+/// Maximum number of descriptors of a chain. No driver makes longer chains, because a chain has to
+/// fit the ring.
 const DESCRIPTORS: usize = ENTRIES as usize;
 
 /// Offsets in the available ring and the used ring, in bytes (virtio 1.2, sections 2.7.6 and
