@@ -151,13 +151,18 @@ impl Corr {
             minor.clear();
             self.at = 0;
             let mut room = self.cycle;
-            active.retain(|&f| {
+            // Not `retain`, whose closure is not always inlined.
+            let mut kept = 0;
+            for n in 0..active.len() {
+                let f = active[n];
                 let packets = flows.packets(f);
                 let state = flows.state_mut(f);
                 if packets == 0 {
                     state.active = false;
-                    return false;
+                    continue;
                 }
+                active[kept] = f;
+                kept += 1;
                 state.credit += quotas[f.index()];
                 let whole =
                     if state.credit >= *packet { (state.credit / *packet) as u64 } else { 0 };
@@ -172,8 +177,8 @@ impl Corr {
                 } else if state.credit > 0 {
                     minor.push((-state.credit, f));
                 }
-                true
-            });
+            }
+            active.truncate(kept);
             if room > 0 {
                 minor.sort_unstable();
                 for &(_, f) in minor.iter().take(room as usize) {

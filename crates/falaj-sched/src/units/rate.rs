@@ -387,20 +387,22 @@ impl Wire {
             Some(Shape::Steps(steps)) => {
                 let carried = if start == self.end { self.rest } else { 0 };
                 (self.end, self.rest) = steps.send(u64::from(bytes) * BIT_NANOS + carried, start);
-                self.end
             }
             Some(Shape::Opportunities { all, number, used }) => {
-                capacity::carry(all, number, used, bytes, start)
+                self.end = capacity::carry(all, number, used, bytes, start);
             }
-            Some(Shape::TokenBucket(_)) | None => start,
+            Some(Shape::TokenBucket(_)) | None => self.end = start,
         }
+        self.end
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::capacity::Opportunities;
     use alloc::string::ToString;
+    use alloc::sync::Arc;
 
     #[test]
     fn back_to_back_transmissions_do_not_drift() {
@@ -411,6 +413,22 @@ mod tests {
         for n in 1..=10_000_000u64 {
             t = wire.send(500, t);
             assert_eq!(u128::from(t.0), u128::from(n) * 500 * u128::from(BIT_NANOS) / 3_000_000);
+        }
+    }
+
+    /// Each packet holds the wire for 10 ns after its end, which does not add up over packets.
+    #[test]
+    fn only_the_last_packet_holds_the_wire() {
+        let all = Opportunities::new(alloc::vec![Time(1_000)], Span(1_000), 1_500);
+        let each_microsecond = Capacity::Opportunities(Arc::new(all.expect("in order")));
+        for mut wire in
+            [Wire::new(Rate::UNLIMITED), Wire::of(Rate::from_mbit(12_000), &each_microsecond)]
+        {
+            for n in 1..4 {
+                let end = wire.send(1_500, Time(1_000 * n));
+                wire.hold(Span(10));
+                assert_eq!((wire.ended(), wire.fixed_part()), (end + Span(10), Span(10)));
+            }
         }
     }
 

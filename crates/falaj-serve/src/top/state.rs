@@ -197,7 +197,7 @@ impl ScreenState {
             self.ask_weight();
             return None;
         };
-        let weight = weight.saturating_add_signed(by).clamp(1, 65536);
+        let weight = weight.saturating_add_signed(by).clamp(1, u32::MAX.into());
         self.wanted(key, Some(weight.to_string()))
     }
 }
