@@ -6,7 +6,7 @@ use crate::classifier::Match;
 use crate::key::Key;
 use crate::lookup::Lookup;
 use crate::masks::SojournStats;
-use crate::policer::{Policer, TokenBucket};
+use crate::policer::{self, Policer, TokenBucket};
 use crate::table::{Field, LookupTable};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Time;
@@ -23,9 +23,9 @@ pub struct RouteRule {
     pub way: Option<usize>,
     /// The probability with which the rule takes a matching packet; `None`: always.
     pub probability: Option<Probability>,
-    /// The rule takes a matching packet only if it conforms to this; `None`: always. Each direction
-    /// has a token bucket of its own.
-    pub policer: Option<Policer>,
+    /// The rule takes a matching packet only if it conforms to all of these; empty: always. Each
+    /// direction has token buckets of its own.
+    pub policers: Vec<Policer>,
     /// The mark that packets get, for later rules, and for flows and masks of the links that they
     /// pass.
     pub mark: Option<u32>,
@@ -42,7 +42,7 @@ impl RouteRule {
             matches: vec![Match::ANY],
             way: None,
             probability: None,
-            policer: None,
+            policers: Vec::new(),
             mark: None,
             to: RuleAction::Links(vec![link]),
             on: false,
@@ -77,7 +77,7 @@ impl RouteRule {
     /// Returns true if the rule takes all packets that match it; with a table, all for which the
     /// table has a target.
     pub fn takes_all(&self) -> bool {
-        self.probability.is_none() && self.policer.is_none()
+        self.probability.is_none() && self.policers.is_empty()
     }
 
     fn matches(&self, key: &Key, way: usize) -> bool {
@@ -159,9 +159,9 @@ impl Passage {
                 continue;
             };
             let taken = share * rule.probability.map_or(1.0, Probability::as_f64);
-            made.is_policed |= rule.policer.is_some();
+            made.is_policed |= !rule.policers.is_empty();
             // A policer may leave all packets to the next rule.
-            let left = if rule.policer.is_some() { share } else { share - taken };
+            let left = if rule.policers.is_empty() { share - taken } else { share };
             go(n + 1, mark, entered, left);
             key.mark = rule.mark.unwrap_or(mark);
             let links: &[u32] = match (&rule.to, &target) {
@@ -283,8 +283,8 @@ pub(crate) struct RuleSet {
     taken: Vec<RuleCounters>,
     /// By rule and direction, the packets that matched a rule with a probability, taken or not.
     asked: Vec<[u64; 2]>,
-    /// By rule and direction, the policer's bucket.
-    buckets: Vec<[TokenBucket; 2]>,
+    /// By rule and direction, the buckets of the policers.
+    buckets: Vec<[Box<[TokenBucket]>; 2]>,
     /// Counters of removed rules.
     removed: RuleCounters,
     active: Vec<RuleStats>,
@@ -305,7 +305,11 @@ impl RuleSet {
         let (taken, asked) =
             (vec![RuleCounters::default(); rules.len()], vec![[0; 2]; rules.len()]);
         let active = vec![RuleStats::default(); rules.len()];
-        let buckets = vec![<[TokenBucket; 2]>::default(); rules.len()];
+        let buckets = rules.iter().map(|rule| {
+            let full = || vec![TokenBucket::default(); rule.policers.len()].into_boxed_slice();
+            [full(), full()]
+        });
+        let buckets = buckets.collect();
         let removed = RuleCounters::default();
         RuleSet { rules, lookup, seed, taken, asked, buckets, removed, active }
     }
@@ -393,7 +397,9 @@ impl RuleSet {
                 Some(new) => {
                     self.taken[new as usize] = *taken;
                     self.asked[new as usize] = old.asked[n];
-                    self.buckets[new as usize] = old.buckets[n];
+                    for (is, was) in self.buckets[new as usize].iter_mut().zip(&old.buckets[n]) {
+                        is.iter_mut().zip(was).for_each(|(is, was)| *is = *was);
+                    }
                     self.active[new as usize] = old.active[n];
                 }
                 None => self.removed.add(taken),
@@ -461,9 +467,7 @@ impl RuleSet {
                     continue;
                 }
             }
-            if let Some(policer) = &rule.policer
-                && !self.buckets[n as usize][way].conforms(policer, bytes, now)
-            {
+            if !policer::conforms(&rule.policers, &mut self.buckets[n as usize][way], bytes, now) {
                 continue;
             }
             let taken = &mut self.taken[n as usize];

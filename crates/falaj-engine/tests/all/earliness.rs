@@ -101,7 +101,7 @@ fn chain(links: &[PipeSpec]) -> NetworkSpec {
         matches: vec![Match::ANY],
         way: None,
         probability: None,
-        policer: None,
+        policers: Vec::new(),
         mark: None,
         to,
         on: false,

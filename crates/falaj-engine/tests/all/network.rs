@@ -178,7 +178,7 @@ fn marks_go_with_packets() {
 #[test]
 fn a_rule_takes_what_conforms() {
     let policer = Policer { rate: Rate::from_mbit(8), burst: 2000, layer: CountedLayer::Ip };
-    let some = RouteRule { policer: Some(policer), ..rule(links(&[0])) };
+    let some = RouteRule { policers: vec![policer], ..rule(links(&[0])) };
     let places = || [10, 20].map(|delay| link(delay, Impairments::default())).to_vec();
     // Packets of 1000 B: 1 us for each byte.
     let times = [(0, 1), (0, 1), (0, 1), (1, 1), (1, 1)];

@@ -349,13 +349,15 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
         if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
     let on = dice.from(0, 2) == 0 && to != RuleAction::Drop;
     let probability = (dice.from(0, 3) == 0).then(|| Probability::of(dice.from(1, 9), 10));
-    let policer = (dice.from(0, 3) == 0).then(|| Policer {
+    let policer = |dice: &mut Dice| Policer {
         rate: Rate(dice.from(0, 100_000_000)),
         burst: dice.from(1, 20_000),
         layer: CountedLayer::Ip,
-    });
+    };
+    let buckets = if dice.from(0, 3) == 0 { dice.from(1, 2) } else { 0 };
+    let policers = (0..buckets).map(|_| policer(dice)).collect();
     let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
-    RouteRule { matches, way: None, probability, policer, mark, to, on }
+    RouteRule { matches, way: None, probability, policers, mark, to, on }
 }
 
 /// Counters over all links, removed ones included.

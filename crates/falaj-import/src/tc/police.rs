@@ -1,7 +1,7 @@
-//! Policers of filters: rules with a token bucket, before all other rules of their direction.
+//! Policers of filters: rules with token buckets, before all other rules of their direction.
 
 use super::filter::Filter;
-use crate::amounts::{rate, size, tc_rate, whole};
+use crate::amounts::{rate, size, tc_rate, time};
 use crate::args::{Args, no_equal, no_equal_phrase};
 use crate::draft::{Table, inline, quote};
 use crate::lines::Word;
@@ -12,17 +12,43 @@ use std::ops::Range;
 /// The longest frame that an Ethernet link carries, in bytes without the frame check sequence.
 const LARGEST: u64 = 1514;
 
-/// A policer: packets that exceed its token bucket are dropped.
+/// A token bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bucket {
+    /// The rate at which it fills, bit/s.
+    rate: u64,
+    /// Its size in bytes.
+    burst: u64,
+}
+
+impl Bucket {
+    /// The time in which the empty bucket becomes full, in whole nanoseconds.
+    fn fill_time(self) -> u64 {
+        let units = u128::from(self.burst) * 8_000_000_000;
+        u64::try_from(units / u128::from(self.rate.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// The bucket as a table of `conforms-to`.
+    fn table(self, layer: &str) -> String {
+        let bucket = [("rate", quote(&rate(self.rate))), ("burst", quote(&size(self.burst)))];
+        let layer = Some(("layer", quote(layer))).filter(|_| layer != "ip");
+        inline(&bucket.into_iter().chain(layer).collect::<Vec<_>>())
+    }
+}
+
+/// A policer: packets that exceed one of its token buckets are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Police {
-    rate: u64,
-    burst: u64,
+    bucket: Bucket,
+    /// The second bucket: `peakrate`, with `mtu` as its size.
+    peak: Option<Bucket>,
     pub(super) at: Range<usize>,
 }
 
 /// Reads the words after `police`.
 pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem> {
     let (mut bits, mut burst, mut exceed) = (None, None, None);
+    let (mut peak, mut mtu) = (None, None);
     while let Some(word) = args.peek() {
         match word.text.as_str() {
             "rate" => {
@@ -33,15 +59,13 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 args.next();
                 burst = Some(classes::bucket(args)?);
             }
+            "peakrate" => {
+                args.next();
+                peak = Some((tc_rate(args.value("a rate")?)?, word));
+            }
             "mtu" | "minburst" => {
                 args.next();
-                let value = args.value("a number of bytes")?;
-                if whole(value)? < LARGEST {
-                    let why = "each packet that is longer exceeds the policer: match the length, \
-                               by a rule of its own";
-                    return Err(no_equal_phrase(value.at.clone(), "an `mtu` below a frame", why));
-                }
-                args.left_out(word, "no packet is longer");
+                mtu = Some((classes::bucket(args)?, word));
             }
             "index" => {
                 args.next();
@@ -62,8 +86,9 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 args.next();
                 exceed = Some((over, word));
             }
-            "peakrate" | "avrate" | "overhead" | "linklayer" | "pkts_rate" | "pkts_burst" => {
-                let why = "a policer has one token bucket of bytes, `rate` and `burst`";
+            "avrate" | "overhead" | "linklayer" | "pkts_rate" | "pkts_burst" => {
+                let why = "a policer has token buckets of bytes: `rate` and `burst`, `peakrate` \
+                           and `mtu`";
                 return Err(no_equal(word.at.clone(), &word.text, why));
             }
             _ => break,
@@ -82,11 +107,37 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
         }
     }
     let missing = |what: &str| Problem::error(police.at.clone(), format!("police needs {what}"));
-    Ok(Police {
+    let bucket = Bucket {
         rate: bits.ok_or_else(|| missing("a `rate`"))?,
         burst: burst.ok_or_else(|| missing("a `burst`"))?,
-        at: police.at.clone(),
-    })
+    };
+    let peak = match (peak, mtu) {
+        (Some((rate, _)), Some((burst, _))) => Some(Bucket { rate, burst }),
+        (Some((_, word)), None) => {
+            return Err(Problem::error(word.at.clone(), "`peakrate` needs an `mtu`")
+                .help("its number of bytes is the size of the second token bucket"));
+        }
+        (None, Some((mtu, word))) if mtu < LARGEST => {
+            let why = "each packet that is longer exceeds the policer: match the length, by a rule \
+                       of its own";
+            return Err(no_equal_phrase(word.at.clone(), "an `mtu` below a frame", why));
+        }
+        (None, Some((_, word))) => {
+            args.left_out(word, "no packet is longer");
+            None
+        }
+        (None, None) => None,
+    };
+    if let Some(peak) = peak.filter(|peak| peak.fill_time() > bucket.fill_time()) {
+        let what = format!(
+            "tc fills the bucket of `peakrate` for at most {} between two packets, in which the \
+             bucket of `rate` becomes full; here it fills up to its `mtu` of {}",
+            time(bucket.fill_time()),
+            size(peak.burst)
+        );
+        args.notes.push(Problem::warning(police.at.clone(), what));
+    }
+    Ok(Police { bucket, peak, at: police.at.clone() })
 }
 
 /// The rules for filters that are tried in this order: packets that exceed their filter's policer
@@ -104,10 +155,12 @@ pub(super) fn rules(filters: &[&Filter], direction: &str, layer: &str, next: &st
         rule.text("direction", direction);
         let mut over = rule.clone();
         if let Some(police) = &filter.police {
-            let bucket =
-                [("rate", quote(&rate(police.rate))), ("burst", quote(&size(police.burst)))];
-            let layer = Some(("layer", quote(layer))).filter(|_| layer != "ip");
-            rule.set("conforms-to", inline(&bucket.into_iter().chain(layer).collect::<Vec<_>>()));
+            let bucket = police.bucket.table(layer);
+            let buckets = match police.peak {
+                Some(peak) => format!("[{bucket}, {}]", peak.table(layer)),
+                None => bucket,
+            };
+            rule.set("conforms-to", buckets);
         }
         rule.set("to", inline(&[("skip-to", quote(next))]));
         rules.push(rule);

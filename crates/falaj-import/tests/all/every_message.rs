@@ -134,6 +134,7 @@ fn scripts_of_tc() {
             &police("rate 1mbit burst 10k conform-exceed drop/drop"),
             "this action has no equivalent here",
         ),
+        (&police("rate 1mbit burst 10k peakrate 2mbit drop"), "`peakrate` needs an `mtu`"),
         (
             &police("rate 1mbit burst 10k mtu 1000 drop"),
             "an `mtu` below a frame has no equivalent here",

@@ -57,7 +57,7 @@ const TC: &[&str] = &[
      tc filter add dev a parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff police rate 5mbit burst 20k/8 mtu 9000 index 3 drop flowid 1:2\n\
      tc filter add dev a parent 1: protocol ip matchall flowid 1:3\n\
      tc qdisc add dev a ingress\n\
-     tc filter add dev a parent ffff: protocol ip matchall action police rate 1mbit burst 10k conform-exceed drop/pipe action mirred egress redirect dev ifb0\n\
+     tc filter add dev a parent ffff: protocol ip matchall action police rate 1mbit burst 10k peakrate 2mbit mtu 3k conform-exceed drop/pipe action mirred egress redirect dev ifb0\n\
      tc qdisc add dev ifb0 root netem delay 5ms",
     "ip netns exec n tc qdisc add dev a root cbs idleslope 98688 sendslope -901312 hicredit 153 locredit -1389",
 ];

@@ -121,7 +121,8 @@ const BEHIND: &[Table] = &[
     Table {
         word: "conforms-to",
         header: "conforms-to = { … }",
-        doc: "a policer of a rule: the token bucket to which the packets that it takes conform",
+        doc: "a policer of a rule: the token bucket to which the packets that it takes conform; if \
+              there is a list, they conform to all of its buckets",
         keys: CONFORMS_TO,
     },
     Table {

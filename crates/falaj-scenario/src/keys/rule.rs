@@ -34,10 +34,11 @@ pub const RULE: &[Key] = &[
     ),
     key(
         "conforms-to",
-        Holds::Table(CONFORMS_TO),
+        Holds::Tables(CONFORMS_TO),
         Otherwise("always"),
-        "token bucket of a policer: the rule takes a packet that matches only if the bucket has \
-         tokens for all its bytes, and the others go on to the next rule; no packet waits",
+        "token bucket of a policer, or a list of them, as for a rate and a peak rate: the rule \
+         takes a packet that matches only if each bucket has tokens for all its bytes, and the \
+         others go on to the next rule; no packet waits",
     ),
     key(
         "mark",

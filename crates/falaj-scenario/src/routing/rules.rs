@@ -75,7 +75,7 @@ struct Scene<'s, 'a> {
 fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<Rule> {
     let mut given = Values::default();
     let mut matches = Some(vec![Match::ANY]);
-    let (mut to, mut policer) = (None, None);
+    let (mut to, mut policers) = (None, Some(Vec::new()));
     let mut whole = true;
     for key in keys::RULE {
         match get(&[fields], key, problems) {
@@ -84,9 +84,8 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
                 given.set(key.name, value);
             }
             Got::Given(Datum::Raw(value)) => to = target(value, scene, problems),
-            Got::Given(Datum::Table(table)) => {
-                policer = conforms_to(table, fields, problems);
-                whole &= policer.is_some();
+            Got::Given(Datum::Tables(tables)) => {
+                policers = conforms_to(&tables, fields, problems);
             }
             Got::Wrong => whole = false,
             _ => {}
@@ -120,7 +119,7 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         matches: matches?,
         way: given.choice("direction").map(|way| usize::from(way == "down")),
         probability,
-        policer,
+        policers: policers?,
         mark,
         to: to?,
         on,
@@ -128,18 +127,21 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
     whole.then(|| Rule { name: scene.names[scene.n].clone(), rule })
 }
 
-/// Reads a table `conforms-to`.
+/// Reads the token buckets of `conforms-to`.
 fn conforms_to<'a>(
-    table: &'a DeTable<'a>,
+    tables: &[(&'a DeTable<'a>, Range<usize>)],
     rule: &Fields<'_>,
     problems: &mut Vec<Problem>,
-) -> Option<Policer> {
-    let at = rule.field("conforms-to").map_or(rule.at.clone(), |field| field.at.clone());
-    let what = format!("`conforms-to` of {}", rule.what);
-    let fields = fields(table, at, what, keys::CONFORMS_TO, &[], problems);
-    let values = values(&[&fields], keys::CONFORMS_TO.iter().copied(), problems)?;
-    let layer = values.choice("layer").and_then(CountedLayer::from_name)?;
-    Some(Policer { rate: values.rate("rate")?, burst: values.bytes("burst")?, layer })
+) -> Option<Vec<Policer>> {
+    let read = tables.iter().map(|(table, at)| {
+        let what = format!("`conforms-to` of {}", rule.what);
+        let fields = fields(table, at.clone(), what, keys::CONFORMS_TO, &[], problems);
+        let values = values(&[&fields], keys::CONFORMS_TO.iter().copied(), problems)?;
+        let layer = values.choice("layer").and_then(CountedLayer::from_name)?;
+        Some(Policer { rate: values.rate("rate")?, burst: values.bytes("burst")?, layer })
+    });
+    // All buckets are read before the result is built, so that all errors are found.
+    read.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Reads the value of `to`.

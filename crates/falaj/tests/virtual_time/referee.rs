@@ -2,7 +2,7 @@
 
 use crate::{directory, falaj, script, this, trial};
 use falaj_engine::counted_layer::CountedLayer;
-use falaj_engine::policer::{Policer, TokenBucket};
+use falaj_engine::policer::{Policer, TokenBucket, conforms};
 use falaj_sched::units::draws::Draws;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Time;
@@ -121,15 +121,19 @@ fn refused() {
     assert!(told[1]["flows"][0]["same_packets"]["both"].as_u64() > Some(70), "{told:#?}");
 }
 
-/// Of 500 datagrams, the kernel's `police` and a policer of falaj accept the same ones. Incoming
-/// packets count as IP packets, and outgoing packets as frames.
+/// Of 500 datagrams, the kernel's `police` and a policer of falaj accept the same ones, also with a
+/// peak rate. Incoming packets count as IP packets, and outgoing packets as frames.
 fn policers() {
     const COUNT: u32 = 500;
     const HEADERS: u32 = 28;
     let this = this();
     // The instants at which the guest sends are not exact. So the numbers are chosen such that the
     // tokens present always differ by more than 6 bytes from the length of the packet.
-    for (mbit, burst, gap, counted) in [(5, 10_240, 900, 1000), (2, 4_006, 1_700, 700)] {
+    for (mbit, burst, peak, gap, counted) in [
+        (5, 10_240, None, 900, 1000),
+        (2, 4_006, None, 1_700, 700),
+        (5, 11_969, Some((7, 1_604)), 900, 1000),
+    ] {
         for (layer, tc) in [
             (
                 CountedLayer::Ip,
@@ -143,6 +147,8 @@ fn policers() {
             ),
         ] {
             let length = layer.to_ip(counted);
+            let second = peak
+                .map_or(String::new(), |(mbit, burst)| format!("peakrate {mbit}mbit mtu {burst}"));
             let ran = script(
                 &[],
                 &format!(
@@ -153,8 +159,8 @@ fn policers() {
                      ip link set va up
                      ip netns exec b ip addr add 10.0.0.2/24 dev vb
                      ip netns exec b ip link set vb up
-                     {tc} u32 match ip protocol 17 0xff police rate {mbit}mbit burst {burst} drop \
-                         flowid 1:1
+                     {tc} u32 match ip protocol 17 0xff police rate {mbit}mbit burst {burst} \
+                         {second} drop flowid 1:1
                      ip netns exec b {this} --probe numbers receive &
                      sleep 1
                      {this} --probe numbers send {COUNT} {gap} {}
@@ -164,12 +170,13 @@ fn policers() {
             );
             assert_eq!(ran.status, Some(0), "{ran:#?}");
             let taken: Vec<u32> = ran.out.lines().map(|n| n.parse().expect("a number")).collect();
-            let policer = Policer { rate: Rate::from_mbit(mbit), burst, layer };
-            let mut bucket = TokenBucket::default();
+            let of = |(mbit, burst)| Policer { rate: Rate::from_mbit(mbit), burst, layer };
+            let policers: Vec<Policer> = [(mbit, burst)].into_iter().chain(peak).map(of).collect();
+            let mut buckets = vec![TokenBucket::default(); policers.len()];
             let at = |n: u32| Time(u64::from(n) * gap * 1_000);
             let ours: Vec<u32> =
-                (0..COUNT).filter(|n| bucket.conforms(&policer, length, at(*n))).collect();
-            assert_eq!(taken, ours, "{policer:?}");
+                (0..COUNT).filter(|n| conforms(&policers, &mut buckets, length, at(*n))).collect();
+            assert_eq!(taken, ours, "{policers:?}");
             assert!((100..400).contains(&ours.len()), "{}", ours.len());
         }
     }
