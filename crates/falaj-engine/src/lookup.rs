@@ -225,8 +225,9 @@ impl Clause {
                 // The other bits of the adapter are compared too.
                 return false;
             }
-            Term::Mark(mark) => {
-                self.set(6, BEHIND, of_mark(*mark));
+            Term::Mark { value, mask } => {
+                self.set(6, of_mark(*mask), of_mark(*value));
+                // The other bits of the mark are compared too.
                 return false;
             }
             Term::Sport(..) | Term::Dport(..) | Term::In(..) | Term::Length(..) | Term::Ttl(..) => {

@@ -26,9 +26,9 @@ pub struct RouteRule {
     /// The rule takes a matching packet only if it conforms to all of these; empty: always. Each
     /// direction has token buckets of its own.
     pub policers: Vec<Policer>,
-    /// The mark that packets get, for later rules, and for flows and masks of the links that they
-    /// pass.
-    pub mark: Option<u32>,
+    /// The change to the mark of the packets, for later rules, and for flows and masks of the links
+    /// that they pass.
+    pub mark: Option<MarkChange>,
     /// The action for the packets.
     pub to: RuleAction,
     /// True if packets continue with the next rule, instead of leaving.
@@ -111,6 +111,27 @@ impl RouteRule {
     }
 }
 
+/// A change to some bits of a packet's mark, or to all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkChange {
+    /// The new value of the bits; the bits outside the mask are zero.
+    pub value: u32,
+    /// The bits that change.
+    pub mask: u32,
+}
+
+impl MarkChange {
+    /// The change of all bits to this mark.
+    pub fn to(mark: u32) -> MarkChange {
+        MarkChange { value: mark, mask: u32::MAX }
+    }
+
+    /// The mark after the change.
+    pub fn apply(self, mark: u32) -> u32 {
+        mark & !self.mask | self.value
+    }
+}
+
 /// A link that packets pass by the rules.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteStep {
@@ -163,7 +184,7 @@ impl Passage {
             // A policer may leave all packets to the next rule.
             let left = if rule.policers.is_empty() { share - taken } else { share };
             go(n + 1, mark, entered, left);
-            key.mark = rule.mark.unwrap_or(mark);
+            key.mark = rule.mark.map_or(mark, |change| change.apply(mark));
             let links: &[u32] = match (&rule.to, &target) {
                 (RuleAction::SkipTo(to), _) => {
                     go((*to as usize).max(n + 1), key.mark, entered, taken);
@@ -474,7 +495,7 @@ impl RuleSet {
             taken.packets += 1;
             taken.bytes += u64::from(bytes);
             self.active[n as usize].last = Some(now);
-            key.mark = rule.mark.unwrap_or(key.mark);
+            key.mark = rule.mark.map_or(key.mark, |change| change.apply(key.mark));
             let at = RulePosition::Of { rule: n, link: 0 };
             match (&rule.to, found) {
                 (RuleAction::Links(links), _) => match links.first() {

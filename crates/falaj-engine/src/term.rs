@@ -50,8 +50,13 @@ pub enum Term {
     Fragment,
     /// The first fragment.
     FirstFragment,
-    /// The mark that a rule has set; zero if no rule has set one.
-    Mark(u32),
+    /// The mark that rules have set, in the bits of `mask`; zero if no rule has set them.
+    Mark {
+        /// The value of these bits; the other bits are zero.
+        value: u32,
+        /// The bits that are compared.
+        mask: u32,
+    },
     /// The virtual adapter at which the packet enters or leaves. `match` has no word for it: the
     /// key `adapter` of a flow sets it.
     Adapter(AdapterId),
@@ -82,7 +87,7 @@ impl Term {
             Term::Flags { set, clear } => key.tcp.is_some_and(|f| f & (set | clear) == *set),
             Term::Fragment => key.fragment != Fragment::No,
             Term::FirstFragment => key.fragment == Fragment::First,
-            Term::Mark(mark) => key.mark == *mark,
+            Term::Mark { value, mask } => key.mark & mask == *value,
             Term::Adapter(adapter) => key.adapter == Some(*adapter),
         }
     }
@@ -133,7 +138,8 @@ impl fmt::Display for Term {
             }
             Term::Fragment => f.write_str("fragment"),
             Term::FirstFragment => f.write_str("first-fragment"),
-            Term::Mark(mark) => write!(f, "mark {mark}"),
+            Term::Mark { value, mask: u32::MAX } => write!(f, "mark {value}"),
+            Term::Mark { value, mask } => write!(f, "mark {value:#x}/{mask:#x}"),
             Term::Adapter(adapter) => write!(f, "adapter {adapter}"),
         }
     }

@@ -290,7 +290,7 @@ fn is_unknown(literal: &Literal) -> bool {
     match &literal.term {
         Term::In(field, _) => matches!(field, Field::Dscp | Field::Vlan),
         Term::Version(_) | Term::Protocol(_) | Term::Src(_) | Term::Dst(_) => false,
-        Term::Sport(..) | Term::Dport(..) | Term::Length(..) | Term::Mark(_) => false,
+        Term::Sport(..) | Term::Dport(..) | Term::Length(..) | Term::Mark { .. } => false,
         _ => true,
     }
 }

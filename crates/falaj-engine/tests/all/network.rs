@@ -18,7 +18,7 @@ use falaj_engine::network::{
 };
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::policer::Policer;
-use falaj_engine::rules::{Passage, RouteRule, RuleAction, RuleCounters, RuleTarget};
+use falaj_engine::rules::{MarkChange, Passage, RouteRule, RuleAction, RuleCounters, RuleTarget};
 use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::term::{Literal, Term};
 use falaj_engine::{DropReason, Output, PipeId, Prepared};
@@ -134,11 +134,12 @@ fn links(links: &[u32]) -> RuleAction {
 /// to masks.
 #[test]
 fn marks_go_with_packets() {
-    let marked = |mark| Match::of(Literal { term: Term::Mark(mark), not: false });
+    let marked =
+        |value| Match::of(Literal { term: Term::Mark { value, mask: u32::MAX }, not: false });
     let to_port = |port| Match { dport: Some((port, port)), ..Match::ANY };
     let notes = |port, mark| RouteRule {
         matches: vec![to_port(port)],
-        mark: Some(mark),
+        mark: Some(MarkChange::to(mark)),
         on: true,
         ..rule(RuleAction::Pass)
     };
@@ -149,7 +150,7 @@ fn marks_go_with_packets() {
         notes(2, 0x1_0007),
         of_mark(7, links(&[1])),
         // Through the first link, marked on the way into it.
-        RouteRule { mark: Some(9), on: true, ..of_mark(0x1_0007, links(&[0])) },
+        RouteRule { mark: Some(MarkChange::to(9)), on: true, ..of_mark(0x1_0007, links(&[0])) },
         of_mark(9, links(&[2])),
         rule(links(&[0])),
     ];
@@ -171,6 +172,32 @@ fn marks_go_with_packets() {
     let all = vec![notes(1, 7), notes(2, 8), rule(links(&[0]))];
     let ran = run(&spec(one, all), &[(0, 1), (0, 2), (0, 1), (0, 3)], false);
     assert_eq!(due(&ran), [(0, 11), (1, 11), (2, 12), (3, 11)]);
+}
+
+/// Rules change some bits of a mark, and match some bits.
+#[test]
+fn marks_have_parts() {
+    let marked = |value, mask| Match::of(Literal { term: Term::Mark { value, mask }, not: false });
+    let sets = |value, mask| RouteRule {
+        mark: Some(MarkChange { value, mask }),
+        on: true,
+        ..rule(RuleAction::Pass)
+    };
+    let of_mark =
+        |value, mask, to| RouteRule { matches: vec![marked(value, mask)], ..rule(links(&[to])) };
+    for (rules, to) in [
+        (vec![sets(0x12, u32::MAX), sets(0x30, 0xf0), of_mark(0x32, u32::MAX, 1)], 1),
+        (vec![sets(0x12, u32::MAX), of_mark(0x13, u32::MAX, 1), of_mark(0x10, 0xf0, 2)], 2),
+        (vec![sets(0x8000_0012, u32::MAX), of_mark(0x8000_0000, 0x8000_0001, 2)], 2),
+        (vec![sets(0x12, u32::MAX), of_mark(0, 0xf, 1), of_mark(0, 0xf00, 2)], 2),
+    ] {
+        let rules: Vec<RouteRule> = rules.into_iter().chain([rule(links(&[0]))]).collect();
+        let places = [10, 20, 40].map(|delay| link(delay, Impairments::default())).to_vec();
+        let ran = run(&spec(places, rules.clone()), &[(0, 1)], false);
+        assert_eq!(due(&ran), [(0, [11, 21, 41][to])], "{rules:?}");
+        let steps = Passage::of(&rules, &Key::default(), 0).steps;
+        assert_eq!(steps.iter().map(|s| s.link).collect::<Vec<_>>(), [to as u32]);
+    }
 }
 
 /// A rule takes what conforms to its policer, in each direction by a bucket of its own; the rest

@@ -16,7 +16,7 @@ use falaj_engine::network::{
 };
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::policer::Policer;
-use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
+use falaj_engine::rules::{MarkChange, RouteRule, RuleAction, RuleTarget};
 use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::{ChangeError, DropReason, Output, PipeId, Prepared};
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
@@ -356,7 +356,7 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
     };
     let buckets = if dice.from(0, 3) == 0 { dice.from(1, 2) } else { 0 };
     let policers = (0..buckets).map(|_| policer(dice)).collect();
-    let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
+    let mark = (dice.from(0, 3) == 0).then(|| MarkChange::to(dice.from(0, 2) as u32));
     RouteRule { matches, way: None, probability, policers, mark, to, on }
 }
 

@@ -66,7 +66,10 @@ impl Dice {
                 Term::FirstFragment,
                 Term::Flags { set: 2, clear: 16 },
             ]),
-            16 => Term::Mark(self.one_of(&[0, 1, 2, 0x8001])),
+            16 => {
+                let mask = self.one_of(&[u32::MAX, u32::MAX, 1, 0x8003, 0xffff_0000]);
+                Term::Mark { value: self.one_of(&[0, 1, 2, 0x8001, 0x1_0002]) & mask, mask }
+            }
             _ => self.one_of(&[
                 Term::In(Field::Src, table.clone()),
                 Term::In(Field::Dport, table.clone()),
@@ -96,7 +99,7 @@ impl Dice {
             tos,
             macs,
             tcp: key.tcp.map(|_| self.one_of(&[2, 16, 18])),
-            mark: self.one_of(&[0, 0, 1, 2, 0x8001]),
+            mark: self.one_of(&[0, 0, 1, 2, 0x8001, 0x1_0002]),
             ..key
         };
         match self.below(10) {

@@ -48,6 +48,12 @@ pub const RULE: &[Key] = &[
          of flows, and for masks; packets arrive with mark 0",
     ),
     key(
+        "mark-mask",
+        Holds::Value(Kind::Count { min: 1, max: u32::MAX as u64 }),
+        Otherwise("all bits"),
+        "the bits of the mark that `mark` changes, such as `0xf0`; the others stay",
+    ),
+    key(
         "to",
         Holds::Target,
         Required,

@@ -6,24 +6,36 @@ use crate::link::Known;
 use crate::routing::rules::RuleRead;
 use crate::suggest::quoted;
 use falaj_engine::classifier::Match;
-use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
+use falaj_engine::rules::{MarkChange, RouteRule, RuleAction, RuleTarget};
 use falaj_engine::term::Term;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The first mark in these matches that no rule sets.
-fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
-    let set = |mark: u32| mark == 0 || rules.iter().any(|read| read.rule.rule.mark == Some(mark));
+/// The value and the mask of the first mark in these matches that no rule sets.
+fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<(u32, u32)> {
+    let changes = || rules.iter().filter_map(|read| read.rule.rule.mark);
+    // Rules that change a part of a mark may set it together.
+    let parts = changes().any(|change| change.mask != u32::MAX);
+    let all = changes().fold(0, |all, change| all | change.value);
+    let set = |value: u32, mask: u32| {
+        let whole = |change: MarkChange| change.value & mask == value;
+        value == 0 || changes().any(whole) || (parts && value & !all == 0)
+    };
     matches.iter().flat_map(|m| m.more.iter()).find_map(|literal| match literal.term {
-        Term::Mark(mark) if !literal.not && !set(mark) => Some(mark),
+        Term::Mark { value, mask } if !literal.not && !set(value, mask) => Some((value, mask)),
         _ => None,
     })
 }
 
-fn no_rule_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
-    Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
-        "set the mark in an earlier rule whose packets go on: `mark = {mark}` and `then = \"on\"`"
+fn no_rule_sets((value, mask): (u32, u32), at: Range<usize>, what: &str) -> Problem {
+    let keys = match mask {
+        u32::MAX => format!("`mark = {value}`"),
+        mask => format!("`mark = {value:#x}`, `mark-mask = {mask:#x}`"),
+    };
+    let mark = Term::Mark { value, mask };
+    Problem::warning(at, format!("{what}: no rule sets {mark}")).help(format!(
+        "set the mark in an earlier rule whose packets go on: {keys} and `then = \"on\"`"
     ))
 }
 
@@ -158,7 +170,7 @@ fn keeps(rule: &RouteRule) -> bool {
 /// Returns true if the first rule takes all packets that the second rule matches.
 fn covers(first: &RouteRule, second: &RouteRule) -> bool {
     // A rule between the two may change the mark.
-    let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
+    let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark { .. }));
     let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
     keeps(first)
         && !first.matches.iter().any(noted)

@@ -12,7 +12,7 @@ use falaj_engine::header::{Protocol, Version};
 use falaj_engine::table::{Field, LookupTable};
 use falaj_engine::term::Term;
 use normal::apart;
-use operands::{bounds, dscp, each, flags, mac, net, protocol, wrong};
+use operands::{bounds, dscp, each, flags, mac, mark, net, protocol, wrong};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,7 +52,11 @@ pub const TERMS: &[(&str, &str)] = &[
     ("vlan", "`vlan N`: VLAN ID of the outer tag, 0 to 4095"),
     ("mac-src", "`mac-src 02:00:00:00:00:01`: source MAC address"),
     ("mac-dst", "`mac-dst 02:00:00:00:00:01`: destination MAC address"),
-    ("mark", "`mark N`: mark that a rule gave the packet by `mark = N`; `mark 0`: no mark"),
+    (
+        "mark",
+        "`mark N`: mark that a rule gave the packet by `mark = N`; `mark 0`: no mark; `mark \
+         0x10/0xf0`: the bits of the mark where the mask after `/` has ones",
+    ),
     (
         "not",
         "`not TERM` or `not ( … )`: packets that do not match, including those without such a \
@@ -64,7 +68,7 @@ pub const TERMS: &[(&str, &str)] = &[
 const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst \
                        ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length \
                        N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, \
-                       mac-dst MAC, mark N, not TERM, ( A or B ); see `falaj explain match`";
+                       mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`";
 
 /// Maximum number of alternatives, which contain no `or`, into which a rule is divided.
 const MOST: usize = 4096;
@@ -327,9 +331,7 @@ impl Parser<'_> {
                 )?;
                 one(Term::Length(from, to))
             }
-            "mark" => one(Term::Mark(
-                bounds(operand("a number", "mark 7")?, "a mark", 0, u32::MAX, false)?.0,
-            )),
+            "mark" => one(mark(operand("a number", "mark 7")?)?),
             "vlan" => {
                 let (from, _) = bounds(operand("a number", "vlan 7")?, "a VLAN", 0, 4095, false)?;
                 one(Term::Vlan(from as u16))

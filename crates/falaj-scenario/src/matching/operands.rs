@@ -91,6 +91,22 @@ pub(super) fn bounds(
     }
 }
 
+/// Reads a mark, perhaps with a mask.
+pub(super) fn mark((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable> {
+    let one = |text, at| Ok(bounds((text, at), "a mark", 0, u32::MAX, false)?.0);
+    let Some((value, mask)) = word.split_once('/') else {
+        return Ok(Term::Mark { value: one(word, at)?, mask: u32::MAX });
+    };
+    let after = at.start + value.len();
+    let (value, mask) = (one(value, at.start..after)?, one(mask, after + 1..at.end)?);
+    if value & !mask != 0 {
+        let what = format!("{} has bits that its mask leaves out", quoted(word));
+        let help = format!("no packet has such a mark: write `{:#x}/{mask:#x}`", value & mask);
+        return Err(wrong(at, what, help));
+    }
+    Ok(Term::Mark { value, mask })
+}
+
 /// Reads a DSCP, given by number or by name.
 pub(super) fn dscp((word, at): (&str, Range<usize>)) -> Result<u8, Unreadable> {
     let digits = |n: usize| word.as_bytes().get(n).map_or(0, |b| b.wrapping_sub(b'0'));

@@ -12,7 +12,7 @@ use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::policer::Policer;
 use falaj_engine::rules;
-use falaj_engine::rules::{RuleAction, RuleTarget};
+use falaj_engine::rules::{MarkChange, RuleAction, RuleTarget};
 use falaj_engine::table::Field;
 use falaj_sched::contract::params::{Value, Values};
 use std::collections::BTreeSet;
@@ -95,10 +95,7 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         Some(Value::Probability(probability)) => Some(probability),
         _ => None,
     };
-    let mark = match given.get("mark") {
-        Some(Value::Count(mark)) => u32::try_from(mark).ok(),
-        _ => None,
-    };
+    let mark = mark_change(fields, &given, problems)?;
     let on = given.choice("then") == Some("on");
     if let (true, Some(RuleAction::Drop | RuleAction::SkipTo(_)), Some(field)) =
         (on, &to, fields.field("then"))
@@ -125,6 +122,45 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         on,
     };
     whole.then(|| Rule { name: scene.names[scene.n].clone(), rule })
+}
+
+/// The change of the mark by `mark` and `mark-mask`. Returns `None` if they do not fit together,
+/// which was reported.
+fn mark_change(
+    fields: &Fields<'_>,
+    given: &Values,
+    problems: &mut Vec<Problem>,
+) -> Option<Option<MarkChange>> {
+    let number = |key| match given.get(key) {
+        Some(Value::Count(number)) => u32::try_from(number).ok(),
+        _ => None,
+    };
+    let (value, mask) = match (number("mark"), number("mark-mask")) {
+        (Some(mark), None) => return Some(Some(MarkChange::to(mark))),
+        (None, None) => return Some(None),
+        (value, Some(mask)) => (value, mask),
+    };
+    if value.is_none() && fields.means("mark") {
+        return None;
+    }
+    let place = |key| fields.field(key).map_or(fields.at.clone(), |field| field.at.clone());
+    match value {
+        Some(value) if value & !mask == 0 => Some(Some(MarkChange { value, mask })),
+        Some(value) => {
+            let why = format!("{}: `mark` has bits that `mark-mask` leaves out", fields.what);
+            let help = format!("write `mark = {:#x}`, or a wider mask", value & mask);
+            problems.push(Problem::error(place("mark"), why).help(help));
+            None
+        }
+        None => {
+            let why = format!("{} has a `mark-mask` and no `mark`", fields.what);
+            problems.push(
+                Problem::error(place("mark-mask"), why)
+                    .help("write `mark`, the value of these bits"),
+            );
+            None
+        }
+    }
 }
 
 /// Reads the token buckets of `conforms-to`.

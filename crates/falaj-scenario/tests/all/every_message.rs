@@ -43,6 +43,30 @@ fn marks_that_no_rule_sets() {
     let (_, notes) =
         falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
+    // Rules that change parts of a mark may set it together.
+    let parts = |term: &str| {
+        text(7).replace("\"mark 7\"", &format!("\"{term}\"")).replace(
+            "[link.a]",
+            "[[rule]]\nmark = 0x30\nmark-mask = 0xf0\nto = \"pass\"\nthen = \"on\"\n[link.a]",
+        )
+    };
+    for term in ["mark 0x30/0xf0", "mark 0x37", "mark 0x20/0x20", "mark 0/0x800"] {
+        let (_, notes) = falaj_scenario::parse(&parts(term), "a.toml")
+            .unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(notes.is_empty(), "{notes}");
+    }
+    let (_, notes) = falaj_scenario::parse(&parts("mark 0x40/0xf0"), "a.toml")
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    let title = "rule `x`: no rule sets mark 0x40/0xf0";
+    said(&notes, Severity::Warning, &parts("mark 0x40/0xf0"), title);
+    for (keys, title) in [
+        ("mark-mask = 7", "rule `1` has a `mark-mask` and no `mark`"),
+        ("mark = 9\nmark-mask = 7", "rule `1`: `mark` has bits that `mark-mask` leaves out"),
+    ] {
+        let text = text(7).replace("mark = 7", keys);
+        let errors = falaj_scenario::parse(&text, "a.toml").err().expect("an error");
+        said(&errors, Severity::Error, &text, title);
+    }
     // A flow that matches such a mark is reported too, in both directions or in one.
     let flow = |part: &str, mark: u32| {
         text(7)

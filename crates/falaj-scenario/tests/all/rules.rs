@@ -101,6 +101,8 @@ fn wrong_rules_are_refused() {
         ("udp tcp", "a second protocol", "tcp"),
         ("UDP", "did you mean `udp`?", "UDP"),
         ("udp mark x", "not a mark", "x"),
+        ("mark 1/x", "not a mark", "x"),
+        ("mark 0x13/0xf0", "write `0x10/0xf0`", "0x13/0xf0"),
         ("recv eth0", "direction = \"up\"", "recv"),
         ("dport", "`dport` needs a port", "dport"),
         ("dport 5010-5004", "write `5004-5010`", "5010-5004"),
