@@ -18,9 +18,26 @@ pub(super) struct Filter {
     pub(super) rule: String,
     pub(super) to: Target,
     pub(super) police: Option<Police>,
+    /// Marks of packets that the policer leaves to the next filter, at this filter or a later one.
+    pub(super) past: Vec<u32>,
     /// The protocol and the kind of filter, which all filters of one preference have in common.
     pub(super) table: (String, String),
     pub(super) at: Range<usize>,
+}
+
+impl Filter {
+    /// The match of the packets that the filter takes, behind the rules of policers.
+    pub(super) fn taken(&self) -> String {
+        let past = self.past.iter().map(|mark| format!("not mark {mark}"));
+        let rule = Some(self.rule.clone()).filter(|rule| self.past.is_empty() || rule != "any");
+        rule.into_iter().chain(past).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns true if the filter takes no packet, as its policer drops some and leaves the others
+    /// to the next filter.
+    pub(super) fn takes_none(&self) -> bool {
+        self.police.as_ref().is_some_and(Police::takes_none)
+    }
 }
 
 /// The target of the packets that a filter takes.
@@ -104,7 +121,13 @@ pub(super) fn read(
             "match" if kind.text == "u32" => u32_match(args, &mut rule)?,
             "match" if kind.text == "basic" => rule.term(ematch(args)?),
             "flowid" | "classid" => class = Some(handle(args.value("a class")?)?),
-            "action" => action = self::action(args, &mut police)?,
+            "action" => {
+                let next = args.peek().filter(|_| action.is_some() || police.is_some());
+                if let Some(next) = next {
+                    follows(next, police.as_ref().filter(|_| action.is_none()))?;
+                }
+                action = self::action(args, &mut police)?;
+            }
             "police" if ["u32", "fw", "basic"].contains(&kind.text.as_str()) => {
                 police = Some(police::read(word, args)?);
             }
@@ -127,7 +150,9 @@ pub(super) fn read(
         (Some(Target::Pass) | None, Some(class)) if !place.ingress() => Target::Class(class),
         (Some(action), _) => action,
         (None, Some(_)) => Target::Pass,
-        (None, None) if police.is_some() && place.ingress() => Target::Pass,
+        (None, None) if police.as_ref().is_some_and(|p| place.ingress() || p.takes_none()) => {
+            Target::Pass
+        }
         (None, None) => {
             return Err(Problem::error(at, "the filter names no class: `flowid CLASS` is missing"));
         }
@@ -144,6 +169,10 @@ pub(super) fn read(
     for what in rule.notes.drain(..) {
         notes.push(Problem::warning(at.clone(), what));
     }
+    if let Some(police) = police.take_if(|police| police.takes_all()) {
+        let what = "the policer was left out: packets that conform and packets that exceed pass";
+        notes.push(Problem::warning(police.at, what));
+    }
     let to = if rule.is_nothing { Target::Nothing } else { to };
     let rule = rule.text();
     if let Err(error) = falaj_scenario::parse_match(&rule) {
@@ -152,7 +181,8 @@ pub(super) fn read(
     }
     let protocol = place.protocol.map_or("all", |word| &word.text).to_ascii_lowercase();
     let table = (protocol, kind.text.clone());
-    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, police, table, at })
+    let (prio, past) = (place.prio.unwrap_or(0), Vec::new());
+    Ok(Filter { parent: place.parent, prio, rule, to, police, past, table, at })
 }
 
 /// Reads a filter's `protocol`: the name or the number of an EtherType.
@@ -192,28 +222,26 @@ fn marked(
         let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
         u32::try_from(least).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
     };
-    let mask = number(mask)?;
-    let mark = number(mark)?;
+    let (mark, mask) = (number(mark)?, number(mask)?);
     if mark & !mask != 0 {
         return Err(Problem::error(word.at.clone(), "this mark has bits that its mask leaves out")
             .help("no packet has such a mark"));
     }
-    if mask != u32::MAX {
-        let what = format!(
-            "marks are compared as whole numbers: `{}` is {mark} alone here, and in tc each mark \
-             that has these bits",
-            word.text
-        );
-        notes.push(Problem::warning(word.at.clone(), what));
-    }
+    let (text, keys) = match mask {
+        u32::MAX => (mark.to_string(), format!("`mark = {mark}`")),
+        mask => {
+            let keys = format!("`mark = {mark:#x}`, `mark-mask = {mask:#x}`");
+            (format!("{mark:#x}/{mask:#x}"), keys)
+        }
+    };
     let what = format!(
-        "no rule marks packets with {mark} yet: for tc the firewall marks, in falaj a rule"
+        "no rule marks packets with {text} yet: for tc the firewall marks, in falaj a rule"
     );
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
-        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
-         `then = \"on\"`, and after it one that leads to the link"
+        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, {keys}, `to = \"pass\"`, `then = \
+         \"on\"`, and after it one that leads to the link"
     )));
-    Ok(format!("mark {mark}"))
+    Ok(format!("mark {text}"))
 }
 
 /// Reads `match ip dport 80 0xffff`.
@@ -511,6 +539,18 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
         }
     }
     Ok(())
+}
+
+/// Checks an action after others; `police`: the only one before it, a policer.
+fn follows(action: &Word, police: Option<&Police>) -> Result<(), Problem> {
+    match police.filter(|_| action.text != "police") {
+        Some(police) => police.before_action(action),
+        None => {
+            let why = "a filter has one policer and one action after it: `continue` leads to a \
+                       further filter";
+            Err(no_equal_phrase(action.at.clone(), "a further action", why))
+        }
+    }
 }
 
 /// Reads the action after `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;

@@ -18,6 +18,11 @@ use std::ops::Range;
 /// Makes a link for each device, except for devices to which others redirect packets.
 pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
+    let mut devices = devices.clone();
+    for device in &mut devices.all {
+        let marked = police::mark(&mut device.incoming).and(police::mark(&mut device.filters));
+        problems.extend(marked.err());
+    }
     let down = host.down.as_deref();
     let comes_down =
         |name: &str| down == Some(name) || devices.all.iter().any(|d| d.redirected() == Some(name));
@@ -44,6 +49,14 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         let both = [Some(*device).filter(|d| !d.qdiscs.is_empty()), back(device)];
         for ((direction, of), ways) in ["up", "down"].into_iter().zip(both).zip(&mut ways) {
             let Some(of) = of else { continue };
+            if let Some(at) = marked(&of.filters)
+                && direction == "down"
+                && marked(&device.incoming).is_some()
+            {
+                let why = "packets that policers leave to the next filter get a mark here, which \
+                           the second device's would replace";
+                problems.push(no_equal_phrase(at, "`continue` behind another `continue`", why));
+            }
             let header = format!("link.{}.{direction}", key(&device.name));
             let mut made = Direction::new(of, header, at(of), host.rate);
             match made.make(Below::Nothing) {
@@ -148,17 +161,17 @@ impl<'a> Ways<'a> {
         let mut made = Ways::of_all();
         made.policed.push((filters.clone(), "ip"));
         made.segments.clear();
-        for filter in filters {
+        for filter in filters.into_iter().filter(|filter| !filter.takes_none()) {
             let comes = match filter.to {
                 Target::Device(_) => Comes::ToLink,
                 Target::Drop => Comes::Never,
                 _ => Comes::Beside,
             };
             match made.segments.last_mut().filter(|(_, last)| *last == comes) {
-                Some((rules, _)) => rules.push(filter.rule.clone()),
-                None => made.segments.push((vec![filter.rule.clone()], comes)),
+                Some((rules, _)) => rules.push(filter.taken()),
+                None => made.segments.push((vec![filter.taken()], comes)),
             }
-            if filter.rule == "any" {
+            if filter.taken() == "any" {
                 return made;
             }
         }
@@ -286,6 +299,11 @@ fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
         rules[index].text("name", name);
     }
     rules
+}
+
+/// The place of a filter whose policer leaves packets with a mark to the next filter.
+fn marked(filters: &[Filter]) -> Option<Range<usize>> {
+    filters.iter().find(|filter| !filter.past.is_empty()).map(|filter| filter.at.clone())
 }
 
 /// Filters in the order in which they are tried.

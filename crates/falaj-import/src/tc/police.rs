@@ -36,19 +36,40 @@ impl Bucket {
     }
 }
 
-/// A policer: packets that exceed one of its token buckets are dropped.
+/// The effect of a policer on the packets that conform to it, or on those that exceed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// `ok`, `pass`: the filter takes the packet, and runs no action after the policer.
+    Ends,
+    /// `pipe`: the filter takes the packet, and runs the next action.
+    Pipes,
+    /// `continue`: the filter does not take the packet, which goes on to the next filter.
+    Continues,
+    /// `drop`, `shot`, and in effect `reclassify`.
+    Drops,
+}
+
+impl Effect {
+    fn is_taken(self) -> bool {
+        matches!(self, Effect::Ends | Effect::Pipes)
+    }
+}
+
+/// A policer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Police {
     bucket: Bucket,
     /// The second bucket: `peakrate`, with `mtu` as its size.
     peak: Option<Bucket>,
+    conforming: Effect,
+    exceeding: Effect,
     pub(super) at: Range<usize>,
 }
 
 /// Reads the words after `police`.
 pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem> {
     let (mut bits, mut burst, mut exceed) = (None, None, None);
-    let (mut peak, mut mtu) = (None, None);
+    let (mut peak, mut mtu, mut conforming) = (None, None, Effect::Ends);
     while let Some(word) = args.peek() {
         match word.text.as_str() {
             "rate" => {
@@ -75,14 +96,18 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
             "conform-exceed" => {
                 args.next();
                 let value = args.value("`EXCEED` or `EXCEED/CONFORM`")?;
-                let (over, within) = value.text.split_once('/').unwrap_or((&value.text, "pipe"));
-                if !["ok", "pass", "pipe"].contains(&within) {
-                    let why = "packets that conform pass, `ok` or `pipe`";
-                    return Err(no_equal_phrase(value.at.clone(), "this action", why));
-                }
+                let (over, within) = value.text.split_once('/').unwrap_or((&value.text, "ok"));
+                conforming = match effect(within).filter(|_| within != "reclassify") {
+                    Some(Effect::Drops) | None => {
+                        let why = "packets that conform pass, `ok` or `pipe`, or go on to the \
+                                   next filter, `continue`";
+                        return Err(no_equal_phrase(value.at.clone(), "this action", why));
+                    }
+                    Some(effect) => effect,
+                };
                 exceed = Some((over, value));
             }
-            over @ ("drop" | "shot" | "ok" | "pass" | "pipe" | "continue" | "reclassify") => {
+            over if effect(over).is_some() => {
                 args.next();
                 exceed = Some((over, word));
             }
@@ -94,17 +119,19 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
             _ => break,
         }
     }
-    match exceed {
-        Some(("drop" | "shot", _)) => {}
-        Some((over, word)) => {
-            let why = "packets that exceed are dropped, `drop` or `conform-exceed drop`";
-            return Err(no_equal(word.at.clone(), over, why));
-        }
-        None => {
-            let why = "without a word for packets that exceed, tc classifies them again: write \
-                       `drop` or `conform-exceed drop`";
-            return Err(no_equal_phrase(police.at.clone(), "this policer", why));
-        }
+    let (over, at) = exceed.map_or(("reclassify", &police.at), |(over, word)| (over, &word.at));
+    let Some(exceeding) = effect(over) else {
+        let why = "packets that exceed are dropped, `drop`, go on to the next filter, `continue`, \
+                   or pass, `ok` or `pipe`";
+        return Err(no_equal(at.clone(), over, why));
+    };
+    if over == "reclassify" {
+        let what = "tc tries all filters again for packets that exceed, finds them too fast at \
+                    each of 17 tries, and drops them";
+        args.notes.push(
+            Problem::warning(at.clone(), what)
+                .help("`drop` says so; `continue` leaves them to the next filter"),
+        );
     }
     let missing = |what: &str| Problem::error(police.at.clone(), format!("police needs {what}"));
     let bucket = Bucket {
@@ -137,37 +164,142 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
         );
         args.notes.push(Problem::warning(police.at.clone(), what));
     }
-    Ok(Police { bucket, peak, at: police.at.clone() })
+    Ok(Police { bucket, peak, conforming, exceeding, at: police.at.clone() })
 }
 
-/// The rules for filters that are tried in this order: packets that exceed their filter's policer
-/// are dropped, and all others skip to the rule `next`. Empty if no filter has a policer.
+/// The effect of this word.
+fn effect(word: &str) -> Option<Effect> {
+    match word {
+        "ok" | "pass" => Some(Effect::Ends),
+        "pipe" => Some(Effect::Pipes),
+        "continue" => Some(Effect::Continues),
+        "drop" | "shot" | "reclassify" => Some(Effect::Drops),
+        _ => None,
+    }
+}
+
+impl Police {
+    /// The value of `conforms-to`.
+    fn buckets(&self, layer: &str) -> String {
+        let bucket = self.bucket.table(layer);
+        match self.peak {
+            Some(peak) => format!("[{bucket}, {}]", peak.table(layer)),
+            None => bucket,
+        }
+    }
+
+    /// Returns true if the filter takes no packet: those that the policer does not drop go on to
+    /// the next filter.
+    pub(super) fn takes_none(&self) -> bool {
+        !self.conforming.is_taken() && !self.exceeding.is_taken()
+    }
+
+    /// Returns true if the filter takes all packets that it matches, as without the policer.
+    pub(super) fn takes_all(&self) -> bool {
+        self.conforming.is_taken() && self.exceeding.is_taken()
+    }
+
+    /// Returns true if the filter takes some packets, and others go on to the next filter.
+    fn divides(&self) -> bool {
+        let continues = [self.conforming, self.exceeding].contains(&Effect::Continues);
+        !self.takes_none() && continues
+    }
+
+    /// Checks the action after the policer: packets that the filter takes must come to it.
+    pub(super) fn before_action(&self, action: &Word) -> Result<(), Problem> {
+        for (effect, whose, write) in [
+            (self.conforming, "conform", "`conform-exceed EXCEED/pipe`"),
+            (self.exceeding, "exceed", "`conform-exceed pipe/CONFORM`"),
+        ] {
+            if effect == Effect::Ends {
+                let why = format!(
+                    "tc does not run it for packets that {whose}, as they leave at the policer: \
+                     write {write}"
+                );
+                return Err(no_equal_phrase(
+                    action.at.clone(),
+                    "this action after the policer",
+                    &why,
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives a mark to each policer that leaves some packets to the next filter, in the order in which
+/// filters are tried: a packet with the mark N was not taken by the first N of them.
+pub(super) fn mark(filters: &mut [Filter]) -> Result<(), Problem> {
+    let mut order: Vec<&mut Filter> = filters.iter_mut().collect();
+    order.sort_by_key(|filter| filter.prio);
+    let divides = |filter: &Filter| filter.police.as_ref().is_some_and(Police::divides);
+    let all = order.iter().filter(|filter| divides(filter)).count() as u32;
+    let reads_marks = order.iter().find(|filter| filter.table.1 == "fw").map(|f| f.at.clone());
+    let mut count = 0;
+    for filter in order.iter_mut().filter(|filter| divides(filter)) {
+        if let Some(at) = reads_marks {
+            let why = "packets that a policer leaves to the next filter have marks of their own \
+                       here, so another filter cannot match marks";
+            return Err(no_equal_phrase(at, "`fw` beside `continue`", why));
+        }
+        count += 1;
+        filter.past = (count..=all).collect();
+    }
+    Ok(())
+}
+
+/// The rules for filters that are tried in this order. Packets that policers drop go no further;
+/// those that a policer leaves to the next filter get a mark; and all others skip to the rule
+/// `next`. Empty if no filter has a policer.
 pub(super) fn rules(filters: &[&Filter], direction: &str, layer: &str, next: &str) -> Vec<Table> {
     let Some(last) = filters.iter().rposition(|filter| filter.police.is_some()) else {
         return Vec::new();
     };
-    let mut rules = Vec::new();
-    for filter in filters[..=last].iter().filter(|filter| filter.parent == filters[last].parent) {
+    let filters: Vec<&Filter> =
+        filters[..=last].iter().copied().filter(|f| f.parent == filters[last].parent).collect();
+    let mut rules: Vec<Table> = Vec::new();
+    // Name of the next rule, if a rule skips to it.
+    let mut name = None;
+    for (n, filter) in filters.iter().enumerate() {
         let mut rule = Table::new("[[rule]]", filter.at.clone());
+        name.take().into_iter().for_each(|name: String| rule.text("name", name));
         if filter.rule != "any" {
             rule.text("match", &filter.rule);
         }
         rule.text("direction", direction);
+        let skip = |to: &str| inline(&[("skip-to", quote(to))]);
+        let Some(police) = &filter.police else {
+            rule.set("to", skip(next));
+            rules.push(rule);
+            continue;
+        };
         let mut over = rule.clone();
-        if let Some(police) = &filter.police {
-            let bucket = police.bucket.table(layer);
-            let buckets = match police.peak {
-                Some(peak) => format!("[{bucket}, {}]", peak.table(layer)),
-                None => bucket,
-            };
-            rule.set("conforms-to", buckets);
+        over.unset("name");
+        rule.set("conforms-to", police.buckets(layer));
+        let mark = filter.past.first().map(u32::to_string);
+        if police.conforming == Effect::Continues {
+            mark.iter().for_each(|mark| rule.set("mark", mark));
+            if n == filters.len() - 1 {
+                rule.set("to", skip(next));
+            } else {
+                let after = format!("{next}-after-{}", n + 1);
+                rule.set("to", skip(&after));
+                name = Some(after);
+            }
+        } else {
+            rule.set("to", skip(next));
         }
-        rule.set("to", inline(&[("skip-to", quote(next))]));
         rules.push(rule);
-        if filter.police.is_some() {
-            over.text("to", "drop");
-            rules.push(over);
+        match police.exceeding {
+            Effect::Drops => over.text("to", "drop"),
+            Effect::Continues => {
+                mark.iter().for_each(|mark| over.set("mark", mark));
+                over.text("to", "pass");
+                over.text("then", "on");
+            }
+            Effect::Ends | Effect::Pipes => over.set("to", skip(next)),
         }
+        rules.push(over);
     }
     rules
 }

@@ -445,6 +445,9 @@ impl Tree {
         own.sort_by_key(|f| f.prio);
         for (n, filter) in own.iter().enumerate() {
             asked.push(filter.at.clone());
+            if filter.takes_none() {
+                continue;
+            }
             let class_of = match filter.to {
                 Target::Class(to) => Some(to),
                 Target::Drop if class == 0 => {
@@ -479,7 +482,7 @@ impl Tree {
                     Problem::error(filter.at.clone(), what).help("filters of a class lead down")
                 );
             }
-            let rules = both(above.unwrap_or("any"), &filter.rule);
+            let rules = both(above.unwrap_or("any"), &filter.taken());
             if rules.is_empty() {
                 let what = "no packet that matches the filters above it matches this one: it is \
                             left out";
@@ -522,7 +525,8 @@ impl Tree {
         let before: Result<Vec<Takes>, Unreadable> =
             before.iter().map(|(.., rule)| Takes::of(rule)).collect();
         let before = before.map_err(wrong)?;
-        let takes = Takes::of(&filter.rule).and_then(|takes| takes.less(&before)).map_err(wrong)?;
+        let takes =
+            Takes::of(&filter.taken()).and_then(|takes| takes.less(&before)).map_err(wrong)?;
         if !takes.is_nothing() {
             self.drops.push(takes.text);
         }

@@ -128,8 +128,32 @@ fn scripts_of_tc() {
         ),
         (&police("rate 1mbit drop"), "police needs a `burst`"),
         (&police("burst 10k drop"), "police needs a `rate`"),
-        (&police("rate 1mbit burst 10k"), "this policer has no equivalent here"),
-        (&police("rate 1mbit burst 10k continue"), "`continue` has no equivalent here"),
+        (&police("rate 1mbit burst 10k conform-exceed trap"), "`trap` has no equivalent here"),
+        (
+            &police("rate 1mbit burst 10k conform-exceed pipe/ok action drop"),
+            "this action after the policer has no equivalent here",
+        ),
+        (
+            &police("rate 1mbit burst 10k drop action police rate 1mbit burst 9k drop"),
+            "a further action has no equivalent here",
+        ),
+        (
+            &format!(
+                "{prio}tc filter add dev eth0 parent 1: prio 1 u32 match u32 0 0 police rate 1mbit burst 9k continue flowid 1:1\n\
+                 tc filter add dev eth0 parent 1: prio 2 handle 6 fw flowid 1:2"
+            ),
+            "`fw` beside `continue` has no equivalent here",
+        ),
+        (
+            &format!(
+                "{}\ntc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0\n\
+                 tc qdisc add dev ifb0 root handle 1: htb default 1\n\
+                 tc class add dev ifb0 parent 1: classid 1:1 htb rate 1mbit\n\
+                 tc filter add dev ifb0 parent 1: u32 match ip dport 80 0xffff police rate 1mbit burst 9k continue flowid 1:1",
+                police("rate 1mbit burst 10k continue")
+            ),
+            "`continue` behind another `continue` has no equivalent here",
+        ),
         (
             &police("rate 1mbit burst 10k conform-exceed drop/drop"),
             "this action has no equivalent here",

@@ -55,6 +55,7 @@ const TC: &[&str] = &[
     "tc qdisc add dev a root handle 1: prio\n\
      tc filter add dev a parent 1: protocol ip prio 1 u32 match ip dport 53 0xffff flowid 1:1\n\
      tc filter add dev a parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff police rate 5mbit burst 20k/8 mtu 9000 index 3 drop flowid 1:2\n\
+     tc filter add dev a parent 1: protocol ip prio 3 u32 match ip dport 80 0xffff police rate 4mbit burst 9k conform-exceed continue/ok flowid 1:1\n\
      tc filter add dev a parent 1: protocol ip matchall flowid 1:3\n\
      tc qdisc add dev a ingress\n\
      tc filter add dev a parent ffff: protocol ip matchall action police rate 1mbit burst 10k peakrate 2mbit mtu 3k conform-exceed drop/pipe action mirred egress redirect dev ifb0\n\
