@@ -1295,8 +1295,7 @@ fn filters_of_bytes_are_fields() {
             # note: 2: this also matches packets with IP options
             # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this matches hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this matches no packet, and is left out
-            # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and in tc each mark that has these bits
-            # note: 9: no rule marks packets with 32 yet: for tc the firewall marks, in falaj a rule
+            # note: 9: no rule marks packets with 0x20/0xf0 yet: for tc the firewall marks, in falaj a rule
             # packets that e sends go up
             [link.e]
             rate = "8mbit"
@@ -1313,7 +1312,7 @@ fn filters_of_bytes_are_fields() {
             [link.e.up.flow.1-2]
             match = [
                 "dst 192.0.2.0/24 ( tos 8 or tos 9 or tos 40 or tos 41 or tos 72 or tos 73 or tos 104 or tos 105 or tos 136 or tos 137 or tos 168 or tos 169 or tos 200 or tos 201 or tos 232 or tos 233 )",
-                "mark 32 not ( ip dport 4097,4353,4609,4865,5121,5377,5633,5889,6145,6401,6657,6913,7169,7425,7681,7937 ) not ( ip tcp flags !fin,syn,ack ) not ( ip sport 1024-65535 )",
+                "mark 0x20/0xf0 not ( ip dport 4097,4353,4609,4865,5121,5377,5633,5889,6145,6401,6657,6913,7169,7425,7681,7937 ) not ( ip tcp flags !fin,syn,ack ) not ( ip sport 1024-65535 )",
             ]
             priority = 1
             queue = "1000p"

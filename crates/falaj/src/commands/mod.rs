@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Show(show::Args),
     /// Change keys of a running link, all at one instant.
     Set(set::Args),
-    /// Give an application's traffic a link of its own, in the syntax of PlanetLab's `netconfig`.
+    /// Give an application a link of its own, in the syntax of PlanetLab.
     Netconfig(netconfig::Args),
     /// Send a scenario's traffic as real datagrams, and measure it.
     Traffic(traffic::Args),
