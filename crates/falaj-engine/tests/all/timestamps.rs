@@ -590,9 +590,9 @@ fn the_heaviest_weights_share_in_proportion() {
     }
 }
 
-/// Disciplines whose virtual time has 64 bits keep their guarantees over the whole range of weights,
-/// although they round slopes: the guarantees include the rounding. The reserved rate is at most
-/// this rounding below the exact share.
+/// Disciplines whose virtual time has 64 bits keep their guarantees over the whole range of
+/// weights, although they round slopes: the guarantees include the rounding. The reserved rate is
+/// at most this rounding below the exact share.
 #[test]
 fn the_heaviest_weights_keep_their_guarantees() {
     const PACKETS: u64 = 20_000;

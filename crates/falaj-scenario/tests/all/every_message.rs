@@ -64,7 +64,7 @@ fn marks_that_no_rule_sets() {
         ("mark = 9\nmark-mask = 7", "rule `1`: `mark` has bits that `mark-mask` leaves out"),
     ] {
         let text = text(7).replace("mark = 7", keys);
-        let errors = falaj_scenario::parse(&text, "a.toml").err().expect("an error");
+        let errors = falaj_scenario::parse(&text, "a.toml").expect_err("an error");
         said(&errors, Severity::Error, &text, title);
     }
     // A flow that matches such a mark is reported too, in both directions or in one.

@@ -6,8 +6,8 @@
 /// The largest weight.
 pub(crate) const HEAVIEST: u32 = u32::MAX;
 pub(crate) const FRACTION: u32 = 38;
-/// The most that a byte takes in virtual time. A byte of the lightest flow takes more than a quarter
-/// of this.
+/// The most that a byte takes in virtual time. A byte of the lightest flow takes more than a
+/// quarter of this.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
 /// The largest packet, in bytes: it takes at most 1/64 of a lap. A lap is a quarter of the range of
 /// virtual time.

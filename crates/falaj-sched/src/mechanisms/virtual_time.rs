@@ -16,9 +16,9 @@
 //!
 //! A byte of the lightest flow takes from 2^37 to 2^38 units of virtual time: see [`unit`]. If a
 //! byte must be a whole number of units at each weight, it takes at least half of that: see
-//! [`exact_byte`]. Otherwise a flow's share is too small by at most `r/2^37` of it, where `r` is the
-//! ratio of its weight to the smallest: 1/2,000,000 at a ratio of 65,536, and 1/33 at the largest
-//! ratio. Guarantees include this error.
+//! [`exact_byte`]. Otherwise a flow's share is too small by at most `r/2^37` of it, where `r` is
+//! the ratio of its weight to the smallest: 1/2,000,000 at a ratio of 65,536, and 1/32 at the
+//! largest ratio. Guarantees include this error.
 //!
 //! Instants are compared by the sign of their difference, as serial numbers are. The lap number
 //! rises by one at each quarter of the range of virtual time, and by two when the link becomes
