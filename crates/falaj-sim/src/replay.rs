@@ -73,6 +73,8 @@ pub struct Replay<'a> {
     delays: Vec<Vec<Meter>>,
     unmatched: u64,
     out: Vec<Output>,
+    /// The outputs since the last call of [`Replay::recorded`]; `None` if none are recorded.
+    recorded: Option<Vec<Output>>,
     /// Pipes for which results are returned.
     order: Vec<PipeId>,
 }
@@ -98,12 +100,27 @@ impl<'a> Replay<'a> {
             delays,
             unmatched: 0,
             out: Vec::new(),
+            recorded: None,
         })
+    }
+
+    /// Records outputs from now on: one for each link that a packet passes, or at which it is lost.
+    pub fn record(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// Takes the outputs recorded since the last call, in the order of decisions: packets that
+    /// leave a link, losses, and corrections of earlier outputs.
+    pub fn recorded(&mut self) -> Vec<Output> {
+        self.recorded.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Records the decisions of the network.
     fn note(&mut self) {
         for output in self.out.drain(..) {
+            if let Some(recorded) = &mut self.recorded {
+                recorded.push(output);
+            }
             match output {
                 Output::Emit(e) => {
                     self.verdicts[e.handle as usize] =
@@ -123,6 +140,9 @@ impl<'a> Replay<'a> {
         }
         for e in self.network.passed() {
             self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
+            if let Some(recorded) = &mut self.recorded {
+                recorded.push(Output::Emit(e));
+            }
         }
     }
 
@@ -233,10 +253,15 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns the result, after all queued packets have been sent, or at `until`.
-    pub fn end(mut self, until: Option<Time>) -> Replayed {
+    /// Sends all queued packets, or those that leave by `until`.
+    pub fn finish(&mut self, until: Option<Time>) {
         self.network.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut self.out);
         self.note();
+    }
+
+    /// Returns the result, after all queued packets have been sent, or at `until`.
+    pub fn end(mut self, until: Option<Time>) -> Replayed {
+        self.finish(until);
         let Replay { network, verdicts, mut delays, unmatched, order, .. } = self;
         let with_counters = |pipe: &PipeId| {
             let of = |(f, delay)| (network.counters(*pipe, FlowId(f as u32)), delay);

@@ -118,6 +118,55 @@ fn a_capture_of_a_simulation_is_decided_alike() {
     );
 }
 
+/// The table of the replay of a simulation's capture has the lines of the simulation's table.
+#[test]
+fn each_packet_of_a_replay_is_a_line() {
+    let both = ["--packets", "alike.pcapng", "--packets", "simulated.csv"];
+    simulated("alike.toml", &both);
+    let replayed = falaj(&["sim", "--replay", "alike.pcapng", "--packets", "replayed.csv"]);
+    assert_eq!(replayed.status, Some(0), "{replayed:?}");
+    let lines = |name: &str, kept: fn(&str) -> bool| {
+        let text = text(name);
+        let (_, rest) = text.split_once('\n').expect("a header");
+        let mut lines: Vec<String> = rest
+            .lines()
+            .filter_map(|line| line.split_once(','))
+            .filter(|(number, _)| kept(number))
+            .map(|(_, line)| line.to_owned())
+            .collect();
+        lines.sort();
+        lines
+    };
+    let simulated = lines("simulated.csv", |replication| replication == "0");
+    assert!(simulated.len() > 50, "{simulated:?}");
+    assert_eq!(simulated, lines("replayed.csv", |_| true));
+    let refused = falaj(&["sim", "--replay", "alike.pcapng", "--packets", "again.pcapng"]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.err.contains("`*.csv` or `*.parquet`"), "{}", refused.err);
+}
+
+/// A change of the rate corrects the end of the packet that is on the wire.
+#[test]
+fn a_packet_on_the_wire_ends_at_the_new_rate() {
+    let rate = "[link.x]\nrate = \"8mbit\"\nlayer = \"ip\"\n[link.x.up.flow.all]\nmatch = \"any\"\n\
+                [[change]]\nat = \"500us\"\nset = { \"x.rate\" = \"16mbit\" }\n";
+    let scenario = file("corrected.toml", rate);
+    // Two Ethernet frames at the same time, each with an IPv4 packet of 1,000 B.
+    let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 3, 0xe8]].concat();
+    frame.resize(1_014, 0);
+    let length = (frame.len() as u32).to_le_bytes();
+    let packet = [&[0; 8][..], &length, &length, &frame].concat();
+    let header = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0";
+    let capture = [&header[..], &packet, &packet].concat();
+    std::fs::write(directory().join("two.pcap"), capture).expect("written");
+    let ran = falaj(&["sim", scenario, "--replay", "two.pcap", "--packets", "corrected.csv"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let text = text("corrected.csv");
+    let ends: Vec<&str> = text.lines().skip(1).map(|l| l.split(',').nth(7).expect("8")).collect();
+    // 500 B take 500 us, the other 500 B 250 us, and the second packet 500 us.
+    assert_eq!(ends, ["750000", "1250000"], "{text}");
+}
+
 #[test]
 fn a_trace_has_one_packet_on_the_link_at_a_time() {
     simulated("trace.toml", &["--trace", "trace.json"]);

@@ -126,7 +126,9 @@ struct Json {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(capture) = &args.replay {
         let ends = args.interface.as_ref();
-        return crate::commands::sim::replay::main(capture, args.file.as_deref(), ends, args.json);
+        args.exports.check_replay()?;
+        let output = replay::ReplayOutput { exports: &args.exports, as_json: args.json };
+        return replay::main(capture, args.file.as_deref(), ends, &output);
     }
     let path = args.file.as_deref().context("a scenario is needed")?;
     args.exports.check()?;

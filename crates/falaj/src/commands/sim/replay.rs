@@ -1,21 +1,22 @@
 //! `falaj sim --replay`: replays the packets that entered a live link, in simulated time.
 
+use crate::commands::sim::export::{Exports, PacketRecord, RecordOutcome, ReplayedPacket};
 use crate::commands::sim::name_of_flow;
 use anyhow::{Context, Result, anyhow, ensure};
 use falaj_control::live_links::links_with_rules;
 use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
-use falaj_engine::PipeId;
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::pipe::Counters;
+use falaj_engine::{Output, PipeId};
 use falaj_scenario::Scenario;
 use falaj_scenario::difference::difference;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use falaj_sim::replay::{Arrival, Replay, Replayed, first_difference};
 use falaj_terminal::{file, text};
-use falaj_traffic::capture::{self, Capture, Taken, Wanted};
+use falaj_traffic::capture::{self, Capture, Taken, Verdict, Wanted};
 use falaj_traffic::meter::Meter;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -32,13 +33,19 @@ const DIFFERS: u8 = 1;
 /// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
 
+/// The wanted output of a replay.
+pub(crate) struct ReplayOutput<'a> {
+    pub(crate) exports: &'a Exports,
+    pub(crate) as_json: bool,
+}
+
 /// Replays `path` through the link of `scenario` or, if that is `None`, of the capture's own
 /// scenario.
 pub(crate) fn main(
     path: &Path,
     scenario: Option<&Path>,
     ends: Option<&Interfaces>,
-    as_json: bool,
+    output: &ReplayOutput<'_>,
 ) -> Result<ExitCode> {
     let name = path.display();
     let from = File::open(path).with_context(|| format!("cannot read the capture {name}"))?;
@@ -100,6 +107,10 @@ pub(crate) fn main(
         "{name}: its packets are not in order of arrival"
     );
     let mut replay = Replay::new(&network, &arrivals).map_err(|(_, refused)| refused)?;
+    let mut packets = Packets::default();
+    if output.exports.wants_packets() {
+        replay.record();
+    }
     let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
     let mut entered = 0;
     let rooms = if ours && own { &capture.rooms[..] } else { &[] };
@@ -117,8 +128,10 @@ pub(crate) fn main(
         ensure!(in_order, "{name}: {one} is not at the position among the packets that it records");
         match one {
             Between::Change(change) => {
-                (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
-                    .with_context(|| format!("{name}: {one} ({})", change.wanted.what))?;
+                let before = (&scenario, &at[..]);
+                (scenario, at) =
+                    changed(&mut replay, &mut packets, before, change, &name.to_string())
+                        .with_context(|| format!("{name}: {one} ({})", change.wanted.what))?;
             }
             Between::Room(room) => {
                 ensure!(
@@ -130,18 +143,28 @@ pub(crate) fn main(
         }
     }
     let mut number = changes.len();
+    let mut at_the_end = None;
     if !(ours && own) {
-        number = scheduled(&mut replay, &arrivals, &scenario)?;
+        let (made, end) = scheduled(&mut replay, &mut packets, &arrivals, &scenario)?;
+        (number, at_the_end) = (made, Some(end));
         entered = replay.entered();
     }
     enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
+    replay.finish(None);
+    match &at_the_end {
+        Some((scenario, at)) => packets.add(replay.recorded(), scenario, at),
+        None => packets.add(replay.recorded(), &scenario, &at),
+    }
     let replayed = replay.end(None);
+    if output.exports.wants_packets() {
+        output.exports.write_replayed(&packets.all(&arrivals, &replayed.verdicts))?;
+    }
     let difference = if ours && own && !gaps {
         Some(first_difference(&taken, &replayed.verdicts))
     } else {
         None
     };
-    if as_json {
+    if output.as_json {
         tell_json(&scenario, &replayed, number, difference, &taken)?;
     } else {
         tell(&scenario, &replayed, number);
@@ -211,6 +234,7 @@ fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> 
 /// Makes the change; returns the scenario that then runs, and the positions of its links.
 fn changed(
     replay: &mut Replay<'_>,
+    packets: &mut Packets,
     (before, at): (&Scenario, &[u32]),
     change: &capture::Change,
     name: &str,
@@ -226,7 +250,7 @@ fn changed(
     // The replay may find a position free before the live link did. So the free positions are those
     // that the capture lists.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
-    let at = apply(replay, (before, at), &after, (places, *drop), change.at)?;
+    let at = apply(replay, packets, (before, at), &after, (places, *drop), change.at)?;
     Ok((after, at))
 }
 
@@ -234,21 +258,29 @@ fn changed(
 /// from then on.
 fn apply(
     replay: &mut Replay<'_>,
+    packets: &mut Packets,
     (before, at): (&Scenario, &[u32]),
     after: &Scenario,
     (places, drop): (PipePlaces, bool),
     instant: Time,
 ) -> Result<Vec<u32>> {
     let difference = difference(before, after, (at, places), drop).map_err(|why| anyhow!(why))?;
+    packets.add(replay.recorded(), before, at);
     if let Some(change) = difference.change {
         replay.change(change, instant).map_err(|unfit| anyhow!("{unfit}"))?;
     }
+    packets.add(replay.recorded(), after, &difference.at);
     Ok(difference.at)
 }
 
-/// Makes the scheduled changes of a scenario, among the arrivals, until the last packet has left;
-/// returns their number.
-fn scheduled(replay: &mut Replay<'_>, arrivals: &[Arrival], scenario: &Scenario) -> Result<usize> {
+/// Makes the scheduled changes of a scenario, among the arrivals, until the last packet has left.
+/// Returns their number, the scenario from then on, and the places of its links.
+fn scheduled(
+    replay: &mut Replay<'_>,
+    packets: &mut Packets,
+    arrivals: &[Arrival],
+    scenario: &Scenario,
+) -> Result<(usize, (Arc<Scenario>, Vec<u32>))> {
     let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
     let (mut before, mut number) = (Arc::new(scenario.clone()), 0);
     for change in scenario.changes.iter() {
@@ -259,10 +291,75 @@ fn scheduled(replay: &mut Replay<'_>, arrivals: &[Arrival], scenario: &Scenario)
             break;
         }
         let places = replay.places(instant);
-        at = apply(replay, (&before, &at), &change.scenario, (places, false), instant)?;
+        at = apply(replay, packets, (&before, &at), &change.scenario, (places, false), instant)?;
         (before, number) = (change.scenario, number + 1);
     }
-    Ok(number)
+    Ok((number, (before, at)))
+}
+
+/// The packets of a replay at each link that they pass, for a table.
+#[derive(Default)]
+struct Packets {
+    all: Vec<ReplayedPacket>,
+    /// The index in `all` of the last record of each packet and pipe.
+    last: BTreeMap<(u32, u32), usize>,
+}
+
+impl Packets {
+    /// Adds recorded outputs, made while `scenario` ran with its links at the places `at`.
+    fn add(&mut self, outputs: Vec<Output>, scenario: &Scenario, at: &[u32]) {
+        for output in outputs {
+            let (number, record) = match &output {
+                Output::Emit(sent) => (sent.handle, PacketRecord::sent(sent)),
+                Output::Drop(lost) => (lost.handle, PacketRecord::lost(lost)),
+                Output::Retimed(to) => {
+                    if let Some(&n) = self.last.get(&(to.handle, to.pipe.0))
+                        && let RecordOutcome::Sent { end, due, .. } = &mut self.all[n].record.fate
+                    {
+                        (*end, *due) = (to.end, to.due);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            self.last.insert((number, record.pipe.0), self.all.len());
+            let place = at.iter().position(|&place| place == record.pipe.0 / 2);
+            let link = place.map(|place| &scenario.links[place]);
+            let flow = link.and_then(|link| {
+                let direction = if record.pipe.0 % 2 == 0 { &link.up } else { &link.down };
+                Some(direction.flows.get(record.flow.index())?.name.clone())
+            });
+            self.all.push(ReplayedPacket {
+                number: number as usize,
+                link: link.map_or(String::new(), |link| link.name.clone()),
+                way: way(record.pipe.0),
+                flow: flow.unwrap_or_default(),
+                record,
+            });
+        }
+    }
+
+    /// Returns all packets in the order of their arrivals, with those that reached no link.
+    fn all(mut self, arrivals: &[Arrival], verdicts: &[Verdict]) -> Vec<ReplayedPacket> {
+        let mut reached = vec![false; arrivals.len()];
+        self.all.iter().for_each(|packet| reached[packet.number] = true);
+        for (number, (arrival, verdict)) in arrivals.iter().zip(verdicts).enumerate() {
+            if let (false, &Verdict::Dropped(why)) = (reached[number], verdict) {
+                let (pipe, flow) = (PipeId(arrival.way), FlowId(0));
+                let (bytes, fate) = (arrival.length, RecordOutcome::Lost { why });
+                let record = PacketRecord { pipe, flow, bytes, arrival: arrival.at, fate };
+                let (link, flow) = (String::new(), String::new());
+                self.all.push(ReplayedPacket { number, link, way: way(pipe.0), flow, record });
+            }
+        }
+        self.all.sort_by_key(|packet| (packet.number, packet.record.arrival));
+        self.all
+    }
+}
+
+/// The direction of a pipe.
+fn way(pipe: u32) -> &'static str {
+    if pipe.is_multiple_of(2) { "up" } else { "down" }
 }
 
 /// Returns the arrivals recorded in falaj's own capture, with the header fields that rules and

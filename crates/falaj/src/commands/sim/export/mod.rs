@@ -17,7 +17,7 @@ mod table;
 mod trace;
 
 use anyhow::{Context, Result, bail};
-use falaj_engine::{Emit, PipeId};
+use falaj_engine::{Dropped, Emit, PipeId};
 use falaj_scenario::{Scenario, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
@@ -31,9 +31,10 @@ use std::sync::atomic::AtomicBool;
 /// Arguments of `sim` for exports.
 #[derive(clap::Args)]
 pub(crate) struct Exports {
-    /// Export each packet: of all replications as a table, `*.csv` or `*.parquet`; or of the first
-    /// one as a capture with queueing delays, `*.pcapng`. Repeatable.
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    /// Export each packet: of all replications, or of a replay, as a table, `*.csv` or
+    /// `*.parquet`; or of the first replication as a capture with queueing delays, `*.pcapng`.
+    /// Repeatable.
+    #[arg(long, value_name = "FILE")]
     packets: Vec<PathBuf>,
     /// Export a table with a row for each flow and replication: `*.csv` or `*.parquet`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
@@ -45,6 +46,16 @@ pub(crate) struct Exports {
     /// Export throughput and delay over time in the first replication, for Flent.
     #[arg(long, value_name = "FILE.flent.gz", conflicts_with = "replay")]
     flent: Option<PathBuf>,
+}
+
+/// Formats of tables.
+const TABLES: [FileFormat; 2] = [FileFormat::Csv, FileFormat::Parquet];
+
+/// Reports a file that was written, or an error.
+fn wrote(path: &Path, done: Result<()>) -> Result<()> {
+    done.with_context(|| format!("cannot write {}", path.display()))?;
+    note!("wrote {}", path.display());
+    Ok(())
 }
 
 /// A file format, chosen by the extension of the file's name.
@@ -97,7 +108,7 @@ impl Exports {
             form(path, &[FileFormat::Csv, FileFormat::Parquet, FileFormat::Pcapng], "--packets")?;
         }
         for path in &self.flows {
-            form(path, &[FileFormat::Csv, FileFormat::Parquet], "--flows")?;
+            form(path, &TABLES, "--flows")?;
         }
         let named = [&self.packets[..], &self.flows].concat();
         let all = named.iter().chain(&self.trace).chain(&self.flent);
@@ -107,6 +118,28 @@ impl Exports {
             }
             _ => all.map(PathBuf::as_path).try_for_each(place::try_file),
         }
+    }
+
+    /// Checks file names and directories before a replay.
+    pub(crate) fn check_replay(&self) -> Result<()> {
+        for path in &self.packets {
+            form(path, &TABLES, "--packets")?;
+            place::try_file(path)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the packets of a replay are exported.
+    pub(crate) fn wants_packets(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// Writes the requested tables of a replay.
+    pub(crate) fn write_replayed(&self, packets: &[ReplayedPacket]) -> Result<()> {
+        self.packets.iter().try_for_each(|path| {
+            let form = form(path, &TABLES, "--packets")?;
+            wrote(path, packets::write_replayed(path, form, packets))
+        })
     }
 
     /// Writes the requested exports of a scenario, read from `file`, for this number of
@@ -119,11 +152,6 @@ impl Exports {
         replications: usize,
     ) -> Result<()> {
         let runs = Runs { scenario, duration, replications, warm_up };
-        let wrote = |path: &Path, done: Result<()>| {
-            done.with_context(|| format!("cannot write {}", path.display()))?;
-            note!("wrote {}", path.display());
-            Ok::<(), anyhow::Error>(())
-        };
         for path in &self.packets {
             let done = match form(
                 path,
@@ -137,14 +165,7 @@ impl Exports {
             wrote(path, done)?;
         }
         for path in &self.flows {
-            wrote(
-                path,
-                flows::write(
-                    path,
-                    form(path, &[FileFormat::Csv, FileFormat::Parquet], "--flows")?,
-                    &runs,
-                ),
-            )?;
+            wrote(path, flows::write(path, form(path, &TABLES, "--flows")?, &runs))?;
         }
         if let Some(path) = &self.trace {
             wrote(path, trace::write(path, &runs))?;
@@ -157,17 +178,17 @@ impl Exports {
 }
 
 /// A packet that was sent or dropped.
-struct PacketRecord {
-    pipe: PipeId,
-    flow: FlowId,
+pub(crate) struct PacketRecord {
+    pub(crate) pipe: PipeId,
+    pub(crate) flow: FlowId,
     /// Bytes as counted at the link's layer.
-    bytes: u32,
+    pub(crate) bytes: u32,
     /// Arrival of the last bit.
-    arrival: Time,
-    fate: RecordOutcome,
+    pub(crate) arrival: Time,
+    pub(crate) fate: RecordOutcome,
 }
 
-enum RecordOutcome {
+pub(crate) enum RecordOutcome {
     Sent { start: Time, end: Time, due: Time },
     Lost { why: falaj_engine::DropReason },
 }
@@ -175,23 +196,19 @@ enum RecordOutcome {
 impl PacketRecord {
     fn of(event: PacketEnd<'_>) -> PacketRecord {
         match event {
-            PacketEnd::Sent(&Emit { pipe, flow, bytes, arrival, start, end, due, .. }) => {
-                PacketRecord {
-                    pipe,
-                    flow,
-                    bytes,
-                    arrival,
-                    fate: RecordOutcome::Sent { start, end, due },
-                }
-            }
-            PacketEnd::Lost(&Loss { dropped, .. }) => PacketRecord {
-                pipe: dropped.pipe,
-                flow: dropped.flow,
-                bytes: dropped.bytes,
-                arrival: dropped.arrival,
-                fate: RecordOutcome::Lost { why: dropped.why },
-            },
+            PacketEnd::Sent(sent) => PacketRecord::sent(sent),
+            PacketEnd::Lost(Loss { dropped, .. }) => PacketRecord::lost(dropped),
         }
+    }
+
+    pub(crate) fn sent(
+        &Emit { pipe, flow, bytes, arrival, start, end, due, .. }: &Emit,
+    ) -> PacketRecord {
+        PacketRecord { pipe, flow, bytes, arrival, fate: RecordOutcome::Sent { start, end, due } }
+    }
+
+    pub(crate) fn lost(&Dropped { pipe, flow, bytes, arrival, why, .. }: &Dropped) -> PacketRecord {
+        PacketRecord { pipe, flow, bytes, arrival, fate: RecordOutcome::Lost { why } }
     }
 
     /// The word for tables: `sent`, or the reason for the drop.
@@ -201,6 +218,18 @@ impl PacketRecord {
             RecordOutcome::Lost { why } => falaj_traffic::capture::word(why),
         }
     }
+}
+
+/// A packet of a replay at a link, or of one that reached no link.
+pub(crate) struct ReplayedPacket {
+    /// Its number in the capture, from 0.
+    pub(crate) number: usize,
+    /// Name of the link; empty if the packet reached none.
+    pub(crate) link: String,
+    pub(crate) way: &'static str,
+    /// Name of the flow in its direction; empty if the packet reached no link.
+    pub(crate) flow: String,
+    pub(crate) record: PacketRecord,
 }
 
 impl Runs<'_> {

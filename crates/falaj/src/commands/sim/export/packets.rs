@@ -1,16 +1,18 @@
-//! A table with one row for each packet of all replications.
+//! A table with one row for each packet of all replications, or of a replay, and for each link that
+//! it passes.
 
 use super::table::{ColumnValues, TableWriter};
-use super::{FileFormat, PacketRecord, RecordOutcome, Runs};
+use super::{FileFormat, PacketRecord, RecordOutcome, ReplayedPacket, Runs};
 use anyhow::Result;
 use falaj_sched::units::time::Time;
 use std::path::Path;
 
-pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()> {
+/// Creates the file. The first column is called `number`.
+fn table(path: &Path, form: FileFormat, number: &'static str) -> Result<TableWriter> {
     let whole = || ColumnValues::Whole(Vec::new());
     let text = || ColumnValues::Text(Vec::new());
     let columns = vec![
-        ("replication", whole()),
+        (number, whole()),
         ("link", text()),
         ("way", text()),
         ("flow", text()),
@@ -22,7 +24,25 @@ pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()
         ("delay_ns", whole()),
         ("fate", text()),
     ];
-    let mut table = TableWriter::new(path, form, columns)?;
+    TableWriter::new(path, form, columns)
+}
+
+/// Writes the packets of a replay. The first column is the packet's number in the capture, from 0.
+pub(super) fn write_replayed(
+    path: &Path,
+    form: FileFormat,
+    packets: &[ReplayedPacket],
+) -> Result<()> {
+    let mut table = table(path, form, "packet")?;
+    for ReplayedPacket { number, link, way, flow, record } in packets {
+        line(&mut table, *number, [link, way, flow], record);
+        table.flush()?;
+    }
+    table.finish()
+}
+
+pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()> {
+    let mut table = table(path, form, "replication")?;
     let names = runs.names();
     let mut failed = Ok(());
     for replication in 0..runs.replications {
@@ -41,7 +61,7 @@ pub(super) fn write(path: &Path, form: FileFormat, runs: &Runs<'_>) -> Result<()
 
 fn line(
     table: &mut TableWriter,
-    replication: usize,
+    number: usize,
     [link, way, flow]: [&str; 3],
     packet: &PacketRecord,
 ) {
@@ -64,7 +84,7 @@ fn line(
                 .to_owned(),
             ),
             ColumnValues::Whole(all) => all.push(match *name {
-                "replication" => i64::try_from(replication).ok(),
+                "replication" | "packet" => i64::try_from(number).ok(),
                 "bytes" => Some(packet.bytes.into()),
                 "arrival_ns" => arrival,
                 "start_ns" => start,
