@@ -210,7 +210,20 @@ impl JudgedRow {
         match value {
             None => text::DASH.into(),
             Some(value) if self.unit == HOLDS => if value == 1.0 { "true" } else { "false" }.into(),
-            Some(value) => format!("{} {}", number(value), self.unit).trim_end().to_owned(),
+            Some(value) => {
+                let number = decimal(value, self.decimals());
+                format!("{number} {}", self.unit).trim_end().to_owned()
+            }
+        }
+    }
+
+    /// Number of decimals that show the tolerance's first digit.
+    fn decimals(&self) -> usize {
+        match (self.least, self.most) {
+            (Some(least), Some(most)) if most > least => {
+                (-((most - least) / 2.0).log10()).ceil().clamp(0.0, 6.0) as usize
+            }
+            _ => 0,
         }
     }
 
@@ -287,11 +300,16 @@ pub(super) fn anchor(place: &str) -> String {
 
 /// A number with four significant digits, or all digits before the point.
 pub(super) fn number(value: f64) -> String {
+    decimal(value, 0)
+}
+
+/// As [`number`], with this number of decimals if that is more.
+fn decimal(value: f64, decimals: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
     let before = value.abs().log10().floor() as i32;
-    let digits = (3 - before).clamp(0, 6) as usize;
+    let digits = decimals.max((3 - before).clamp(0, 6) as usize);
     let text = format!("{value:.digits$}");
     if !text.contains('.') {
         return text;
