@@ -4,9 +4,11 @@ use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
 use super::direction::is_link;
 use super::filter::{self, Filter, Target};
+use super::firewall::{self, Marking};
 use super::qdisc::{self, Class, Qdisc};
 use super::stab::Stab;
 use crate::args::{Args, no_equal, no_equal_phrase};
+use crate::lines::Word;
 use falaj_scenario::Problem;
 use std::mem::discriminant;
 use std::ops::Range;
@@ -48,6 +50,12 @@ impl Device {
             Target::Device(name) => Some(name.as_str()),
             _ => None,
         })
+    }
+
+    /// The rules of iptables that mark packets which leave by this device.
+    pub(super) fn marked_by<'m>(&self, markings: &'m [Marking]) -> Vec<&'m Marking> {
+        let netns = self.netns.as_deref();
+        markings.iter().filter(|marking| marking.concerns(&self.called, netns)).collect()
     }
 
     fn root(&self) -> Option<&Node<Qdisc>> {
@@ -129,6 +137,8 @@ pub(super) enum Verb {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Devices {
     pub(super) all: Vec<Device>,
+    /// Rules of iptables that mark packets, in the order in which a packet passes them.
+    pub(super) markings: Vec<Marking>,
     /// The namespace in which the current command runs.
     netns: Option<String>,
 }
@@ -154,6 +164,16 @@ impl Devices {
             self.all.len() - 1
         });
         Ok(&mut self.all[at])
+    }
+
+    /// Reads `iptables -t mangle -A POSTROUTING … -j MARK …`. Returns true if the command concerns
+    /// marks.
+    pub(super) fn firewall(
+        &mut self,
+        program: &Word,
+        args: &mut Args<'_>,
+    ) -> Result<bool, Problem> {
+        firewall::command(program, args, self.netns.clone(), &mut self.markings)
     }
 
     /// Sets the namespace of the following commands.

@@ -20,6 +20,8 @@ pub(super) struct Filter {
     pub(super) police: Option<Police>,
     /// Marks of packets that the policer leaves to the next filter, at this filter or a later one.
     pub(super) past: Vec<u32>,
+    /// The mark that packets must have.
+    pub(super) marks: Option<Marked>,
     /// The protocol and the kind of filter, which all filters of one preference have in common.
     pub(super) table: (String, String),
     pub(super) at: Range<usize>,
@@ -37,6 +39,44 @@ impl Filter {
     /// to the next filter.
     pub(super) fn takes_none(&self) -> bool {
         self.police.as_ref().is_some_and(Police::takes_none)
+    }
+}
+
+/// A mark that packets must have: the bits of `mask` have this value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Marked {
+    pub(super) value: u32,
+    pub(super) mask: u32,
+    at: Range<usize>,
+}
+
+impl Marked {
+    fn text(&self) -> String {
+        match self.mask {
+            u32::MAX => self.value.to_string(),
+            mask => format!("{:#x}/{mask:#x}", self.value),
+        }
+    }
+
+    /// The term of a scenario's `match`.
+    fn term(&self) -> String {
+        format!("mark {}", self.text())
+    }
+
+    /// The warning that no rule sets the mark.
+    pub(super) fn is_set_by_none(&self) -> Problem {
+        let what = format!(
+            "no rule marks packets with {} yet: for tc the firewall marks, in falaj a rule",
+            self.text()
+        );
+        let keys = match self.mask {
+            u32::MAX => format!("`mark = {}`", self.value),
+            mask => format!("`mark = {:#x}`, `mark-mask = {mask:#x}`", self.value),
+        };
+        Problem::warning(self.at.clone(), what).help(format!(
+            "for instance `[[rule]]`, `match = \"tcp dport 443\"`, {keys}, `to = \"pass\"`, `then \
+             = \"on\"`, and after it one that leads to the link"
+        ))
     }
 }
 
@@ -96,11 +136,15 @@ pub(super) fn read(
         Some(ether) if ether.starts_with("ether ") => rule.term(ether),
         version => rule.version = version,
     }
-    let (mut class, mut action, mut police) = (None, None, None);
+    let (mut class, mut action, mut police, mut marks) = (None, None, None, None);
     let at = args.all();
     match kind.text.as_str() {
         "u32" | "flower" | "matchall" | "basic" => {}
-        "fw" => rule.term(marked(kind, place, notes)?),
+        "fw" => {
+            let read = marked(kind, place)?;
+            rule.term(read.term());
+            marks = Some(read);
+        }
         "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
             return Err(no_equal(
                 kind.at.clone(),
@@ -182,7 +226,7 @@ pub(super) fn read(
     let protocol = place.protocol.map_or("all", |word| &word.text).to_ascii_lowercase();
     let table = (protocol, kind.text.clone());
     let (prio, past) = (place.prio.unwrap_or(0), Vec::new());
-    Ok(Filter { parent: place.parent, prio, rule, to, police, past, table, at })
+    Ok(Filter { parent: place.parent, prio, rule, to, police, past, marks, table, at })
 }
 
 /// Reads a filter's `protocol`: the name or the number of an EtherType.
@@ -205,11 +249,7 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
 }
 
 /// Reads `handle 6 fw`: the mark that packets must have.
-fn marked(
-    kind: &Word,
-    place: &Attachment<'_>,
-    notes: &mut Vec<Problem>,
-) -> Result<String, Problem> {
+fn marked(kind: &Word, place: &Attachment<'_>) -> Result<Marked, Problem> {
     let Some(word) = place.number else {
         return Err(Problem::error(
             kind.at.clone(),
@@ -217,31 +257,17 @@ fn marked(
         ));
     };
     // All bits count if there is no mask.
-    let (mark, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
+    let (value, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
     let number = |text: &str| {
         let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
         u32::try_from(least).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
     };
-    let (mark, mask) = (number(mark)?, number(mask)?);
-    if mark & !mask != 0 {
+    let (value, mask) = (number(value)?, number(mask)?);
+    if value & !mask != 0 {
         return Err(Problem::error(word.at.clone(), "this mark has bits that its mask leaves out")
             .help("no packet has such a mark"));
     }
-    let (text, keys) = match mask {
-        u32::MAX => (mark.to_string(), format!("`mark = {mark}`")),
-        mask => {
-            let keys = format!("`mark = {mark:#x}`, `mark-mask = {mask:#x}`");
-            (format!("{mark:#x}/{mask:#x}"), keys)
-        }
-    };
-    let what = format!(
-        "no rule marks packets with {text} yet: for tc the firewall marks, in falaj a rule"
-    );
-    notes.push(Problem::warning(word.at.clone(), what).help(format!(
-        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, {keys}, `to = \"pass\"`, `then = \
-         \"on\"`, and after it one that leads to the link"
-    )));
-    Ok(format!("mark {text}"))
+    Ok(Marked { value, mask, at: word.at.clone() })
 }
 
 /// Reads `match ip dport 80 0xffff`.

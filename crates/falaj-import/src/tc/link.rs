@@ -5,7 +5,8 @@ use super::Host;
 use super::device::Node;
 use super::device::{Device, Devices};
 use super::direction::{Below, Direction, Way, is_link};
-use super::filter::{Filter, Target};
+use super::filter::{Filter, Marked, Target};
+use super::firewall::{self, Marking};
 use super::police;
 use super::qdisc::Qdisc;
 use super::tree::both;
@@ -18,6 +19,7 @@ use std::ops::Range;
 /// Makes a link for each device, except for devices to which others redirect packets.
 pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
+    let mut used = Vec::new();
     let mut devices = devices.clone();
     for device in &mut devices.all {
         let marked = police::mark(&mut device.incoming).and(police::mark(&mut device.filters));
@@ -57,6 +59,15 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                            the second device's would replace";
                 problems.push(no_equal_phrase(at, "`continue` behind another `continue`", why));
             }
+            // Packets that are redirected on arrival have not passed the firewall yet.
+            let passed = direction == "up" || down == Some(of.name.as_str());
+            let markings = of.marked_by(&devices.markings);
+            let markings: Vec<&Marking> = markings.into_iter().filter(|_| passed).collect();
+            problems.extend(unmarked(&of.filters, &markings));
+            if of.filters.iter().any(|filter| filter.marks.is_some()) {
+                used.extend(markings.iter().map(|marking| marking.at.clone()));
+                ways.markings = markings;
+            }
             let header = format!("link.{}.{direction}", key(&device.name));
             let mut made = Direction::new(of, header, at(of), host.rate);
             match made.make(Below::Nothing) {
@@ -78,7 +89,12 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
             let why = "rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately";
             problems.push(no_equal_phrase(at, "a link for a part of the packets", why));
         }
+        problems.extend(unmarked(&device.incoming, &[]));
         draft.tables.extend(rules(&device.name, ways));
+    }
+    for marking in devices.markings.iter().filter(|marking| !used.contains(&marking.at)) {
+        let what = "this rule of iptables was left out: no filter of kind `fw` reads its mark";
+        problems.push(Problem::warning(marking.at.clone(), what));
     }
     draft
 }
@@ -119,6 +135,8 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
 
 /// The paths of the packets of one direction.
 struct Ways<'a> {
+    /// Rules of the firewall that mark packets, in the order in which packets pass them.
+    markings: Vec<&'a Marking>,
     /// Filters, some with policers, in the order in which they are tried; and the layer whose bytes
     /// count.
     policed: Vec<(Vec<&'a Filter>, &'static str)>,
@@ -144,6 +162,7 @@ impl<'a> Ways<'a> {
     fn of_all() -> Ways<'a> {
         let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
         Ways {
+            markings: Vec::new(),
             policed: Vec::new(),
             segments,
             drops: Vec::new(),
@@ -195,6 +214,7 @@ impl<'a> Ways<'a> {
             .map(|way| way.at.clone())
             .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
             .or(policer)
+            .or(self.markings.first().map(|marking| marking.at.clone()))
     }
 
     /// The classes that rules must distinguish: matches, link before, and place in the script.
@@ -233,6 +253,7 @@ fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
     // Directions in which a rule matches all packets.
     let mut whole = [false; 2];
     for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
+        rules.extend(ways.markings.iter().map(|marking| marking.table(direction)));
         for (filters, layer) in &ways.policed {
             let next = format!("conforming-{}", named.len() + 1);
             let mut policers = police::rules(filters, direction, layer, &next);
@@ -299,6 +320,16 @@ fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
         rules[index].text("name", name);
     }
     rules
+}
+
+/// The warnings for filters that match marks which none of these rules sets.
+fn unmarked(filters: &[Filter], markings: &[&Marking]) -> Vec<Problem> {
+    filters
+        .iter()
+        .filter_map(|filter| filter.marks.as_ref())
+        .filter(|marks| !firewall::can_set(markings, marks.value, marks.mask))
+        .map(Marked::is_set_by_none)
+        .collect()
 }
 
 /// The place of a filter whose policer leaves packets with a mark to the next filter.

@@ -15,6 +15,7 @@
 //! | `stab` | the overhead of packets |
 //! | `filter` | which packets go to which class |
 //! | `police` | policers of filters |
+//! | `firewall` | rules of iptables that mark packets for filters |
 //! | `tree` | the classes of a discipline, and which packets go to them |
 //! | `direction` | converts a device's tree to one direction of a link |
 //! | `flows` | converts its classes to flows, with the links before them |
@@ -27,6 +28,7 @@ mod classes;
 mod device;
 mod direction;
 mod filter;
+mod firewall;
 mod flows;
 mod fq;
 mod link;
@@ -122,6 +124,16 @@ fn command(
     let Some(kind) = begun(object, OBJECTS) else {
         if is_tc {
             return Err(unknown(object, "an object of tc", OBJECTS));
+        }
+        if firewall::is_iptables(object) {
+            match devices.firewall(object, &mut args) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(note) => {
+                    notes.push(note);
+                    return Ok(());
+                }
+            }
         }
         notes.push(left_out(&args, words));
         return Ok(());

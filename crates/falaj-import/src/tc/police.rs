@@ -45,8 +45,10 @@ enum Effect {
     Pipes,
     /// `continue`: the filter does not take the packet, which goes on to the next filter.
     Continues,
-    /// `drop`, `shot`, and in effect `reclassify`.
+    /// `drop`, `shot`.
     Drops,
+    /// `reclassify`: tc tries all filters again, in vain, and drops the packet.
+    Reclassifies,
 }
 
 impl Effect {
@@ -97,8 +99,8 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 args.next();
                 let value = args.value("`EXCEED` or `EXCEED/CONFORM`")?;
                 let (over, within) = value.text.split_once('/').unwrap_or((&value.text, "ok"));
-                conforming = match effect(within).filter(|_| within != "reclassify") {
-                    Some(Effect::Drops) | None => {
+                conforming = match effect(within) {
+                    Some(Effect::Drops | Effect::Reclassifies) | None => {
                         let why = "packets that conform pass, `ok` or `pipe`, or go on to the \
                                    next filter, `continue`";
                         return Err(no_equal_phrase(value.at.clone(), "this action", why));
@@ -125,7 +127,7 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                    or pass, `ok` or `pipe`";
         return Err(no_equal(at.clone(), over, why));
     };
-    if over == "reclassify" {
+    if exceeding == Effect::Reclassifies {
         let what = "tc tries all filters again for packets that exceed, finds them too fast at \
                     each of 17 tries, and drops them";
         args.notes.push(
@@ -173,7 +175,8 @@ fn effect(word: &str) -> Option<Effect> {
         "ok" | "pass" => Some(Effect::Ends),
         "pipe" => Some(Effect::Pipes),
         "continue" => Some(Effect::Continues),
-        "drop" | "shot" | "reclassify" => Some(Effect::Drops),
+        "drop" | "shot" => Some(Effect::Drops),
+        "reclassify" => Some(Effect::Reclassifies),
         _ => None,
     }
 }
@@ -232,9 +235,16 @@ impl Police {
 pub(super) fn mark(filters: &mut [Filter]) -> Result<(), Problem> {
     let mut order: Vec<&mut Filter> = filters.iter_mut().collect();
     order.sort_by_key(|filter| filter.prio);
+    let policers = order.iter().filter_map(|filter| filter.police.as_ref());
+    let mut behind = policers.skip_while(|police| police.conforming != Effect::Continues).skip(1);
+    if let Some(police) = behind.find(|police| police.exceeding == Effect::Reclassifies) {
+        let why = "at each try tc takes tokens of the policer before it: write `drop`";
+        let what = "`reclassify` behind a policer that leaves packets to the next filter";
+        return Err(no_equal_phrase(police.at.clone(), what, why));
+    }
     let divides = |filter: &Filter| filter.police.as_ref().is_some_and(Police::divides);
     let all = order.iter().filter(|filter| divides(filter)).count() as u32;
-    let reads_marks = order.iter().find(|filter| filter.table.1 == "fw").map(|f| f.at.clone());
+    let reads_marks = order.iter().find(|filter| filter.marks.is_some()).map(|f| f.at.clone());
     let mut count = 0;
     for filter in order.iter_mut().filter(|filter| divides(filter)) {
         if let Some(at) = reads_marks {
@@ -291,7 +301,7 @@ pub(super) fn rules(filters: &[&Filter], direction: &str, layer: &str, next: &st
         }
         rules.push(rule);
         match police.exceeding {
-            Effect::Drops => over.text("to", "drop"),
+            Effect::Drops | Effect::Reclassifies => over.text("to", "drop"),
             Effect::Continues => {
                 mark.iter().for_each(|mark| over.set("mark", mark));
                 over.text("to", "pass");

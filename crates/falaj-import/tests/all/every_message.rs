@@ -160,6 +160,13 @@ fn scripts_of_tc() {
         ),
         (&police("rate 1mbit burst 10k peakrate 2mbit drop"), "`peakrate` needs an `mtu`"),
         (
+            &format!(
+                "{}\ntc filter add dev eth0 parent ffff: prio 65535 basic police rate 2mbit burst 9k flowid :1",
+                police("rate 1mbit burst 10k conform-exceed drop/continue")
+            ),
+            "`reclassify` behind a policer that leaves packets to the next filter has no equivalent here",
+        ),
+        (
             &police("rate 1mbit burst 10k mtu 1000 drop"),
             "an `mtu` below a frame has no equivalent here",
         ),

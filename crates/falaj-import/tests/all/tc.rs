@@ -2230,3 +2230,80 @@ fn a_name_may_have_what_no_comment_has() {
     assert_eq!((refused.problems().len(), refused.problems()[0].line), (1, 2));
     assert!(refused.problems()[0].title.contains("cannot be the name of a link"), "{refused}");
 }
+
+/// Rules of iptables that mark packets are imported for filters that read marks; a note names each
+/// rule that is left out.
+#[test]
+fn iptables_marks_packets_for_filters() {
+    becomes(
+        "iptables -t mangle -A POSTROUTING -j MARK --set-mark 5\n\
+         iptables -t mangle -F POSTROUTING\n\
+         iptables -t mangle -A POSTROUTING -o e -s 10.0.0.0/255.0.0.0 -j MARK --set-mark 0x10/0x30\n\
+         ip6tables-nft -t mangle -A OUTPUT -p ipv6-icmp -j MARK --set-mark 7\n\
+         iptables -t mangle -A POSTROUTING -o other -j MARK --set-mark 6\n\
+         iptables -t mangle -A PREROUTING -i lan -j MARK --set-mark 6\n\
+         iptables -t mangle -A POSTROUTING -j MARK --xor-mark 6\n\
+         iptables -t mangle -A POSTROUTING -j MARK --or-mark 0\n\
+         iptables -t mangle -A QOS -j MARK --set-mark 6\n\
+         iptables -t mangle -I OUTPUT 3 -j MARK --set-mark 6\n\
+         iptables -t mangle -A OUTPUT -s 10.0.0.0/255.0.255.0 -j MARK --set-mark 6\n\
+         iptables -t mangle -A OUTPUT -p tcp --dport ssh -j MARK --set-mark 6\n\
+         iptables -A INPUT -j ACCEPT\n\
+         tc qdisc add dev e root handle 1: htb default 20\n\
+         tc class add dev e parent 1: classid 1:10 htb rate 1mbit\n\
+         tc class add dev e parent 1: classid 1:20 htb rate 2mbit\n\
+         tc filter add dev e parent 1: handle 0x10/0x30 fw flowid 1:10\n\
+         tc filter add dev e parent 1: handle 0x40 fw flowid 1:10",
+        expect![[r##"
+            # note: 5: this rule of iptables was left out: no filter of kind `fw` reads its mark
+            # note: 6: `-i`: this rule of iptables was left out
+            # note: 7: `--xor-mark`: this rule of iptables was left out
+            # note: 8: `MARK`: this rule of iptables was left out
+            # note: 9: `QOS`: this rule of iptables was left out
+            # note: 10: `3`: this rule of iptables was left out
+            # note: 11: `10.0.0.0/255.0.255.0`: this rule of iptables was left out
+            # note: 12: `MARK`: this rule of iptables was left out
+            # note: 13: `iptables` is not a command of tc, and was left out
+            # note: 14: the rate of e is unknown, and taken as 1000gbit: classes without a limit of their own never wait
+            # note: 18: no rule marks packets with 64 yet: for tc the firewall marks, in falaj a rule
+            # packets that e sends go up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 20
+            [link.e.up]
+            rate = "1000gbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10]
+            match = ["mark 64", "mark 0x10/0x30"]
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-20]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [[rule]]
+            match = "ip6 icmp6"
+            direction = "up"
+            mark = 7
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            match = "src 10.0.0.0/8"
+            direction = "up"
+            mark = 0x10
+            mark-mask = 0x30
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            to = "e"
+        "##]],
+    );
+}

@@ -60,6 +60,16 @@ const TC: &[&str] = &[
      tc qdisc add dev a ingress\n\
      tc filter add dev a parent ffff: protocol ip matchall action police rate 1mbit burst 10k peakrate 2mbit mtu 3k conform-exceed drop/pipe action mirred egress redirect dev ifb0\n\
      tc qdisc add dev ifb0 root netem delay 5ms",
+    "iptables -t mangle -F\n\
+     iptables -t mangle -A OUTPUT -p udp -s 10.0.0.0/8 ! -d 192.0.2.1 --sport 7 --dport 53 -m length --length 0:99 -j MARK --set-mark 7\n\
+     ip6tables -t mangle -A POSTROUTING -o a -m mark --mark 7 -m dscp --dscp-class EF -j MARK --set-xmark 0x10/0xf0\n\
+     iptables -t mangle -I POSTROUTING -j MARK --or-mark 0x100\n\
+     iptables -t mangle -A OUTPUT -p tcp -j MARK --set-mark 9\n\
+     iptables -t mangle -D OUTPUT -p tcp -j MARK --set-mark 9\n\
+     tc qdisc add dev a root handle 1: htb default 10\n\
+     tc class add dev a parent 1: classid 1:10 htb rate 1mbit\n\
+     tc class add dev a parent 1: classid 1:20 htb rate 1mbit\n\
+     tc filter add dev a parent 1: handle 0x10/0xf0 fw flowid 1:20",
     "ip netns exec n tc qdisc add dev a root cbs idleslope 98688 sendslope -901312 hicredit 153 locredit -1389",
 ];
 
@@ -107,6 +117,10 @@ const IDLE: &[(&str, &str)] = &[
     ("protocol ip", "`match ip` says it too"),
     ("prio 3", "filters without a preference come last"),
     ("prio 2", "filters without a preference come last"),
+    ("-m length", "the option after it says so"),
+    ("-m mark", "the option after it says so"),
+    ("-m dscp", "the option after it says so"),
+    ("-o a", "packets leave by this device"),
 ];
 
 /// The scenario without its comments, which repeat the script; and the notes.
