@@ -3,8 +3,10 @@
 
 mod envelope;
 mod follows;
+mod iteration;
 mod left_over;
 mod served;
+mod shares;
 mod visits;
 
 pub use envelope::{Envelope, Sends, sent_by, sources, sources_named};
@@ -23,9 +25,11 @@ use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Distance, whole};
 use falaj_traffic::source::Model;
 use follows::{backlog, by_curves, by_left_over, full_queue};
+use iteration::KnownBounds;
 use left_over::{Given, LeftOver};
 pub(crate) use left_over::{Rivals, conserves_work};
 use served::limit_of;
+use shares::SharingFlow;
 use visits::VisitedFlow;
 
 /// All facts about a flow that are known without a simulation.
@@ -136,7 +140,10 @@ pub fn outlooks(
         bounded.push(by_envelope);
     }
     if rivals.is_some() && !together {
-        add_visits(&served, &envelopes, rate, &mut bounded);
+        if served.shares.len() == envelopes.len() {
+            add(shares::alone(rate, &served.shares, &envelopes), &envelopes, rate, &mut bounded);
+        }
+        add_by_rivals(&served, &envelopes, rate, &mut bounded);
     }
     let mut out = Vec::new();
     // The flow above a leaf is found by a search; for thousands of leaves that takes long.
@@ -226,36 +233,59 @@ impl ByEnvelope {
     }
 }
 
-/// Adds the bounds of flows that share the link by visits.
-fn add_visits(
+/// Adds the bounds by these services, one for each flow.
+fn add(
+    left: Vec<Option<LeftOver>>,
+    envelopes: &[Result<Envelope, String>],
+    rate: Rate,
+    bounded: &mut [ByEnvelope],
+) {
+    for ((left, own), by_envelope) in left.iter().zip(envelopes).zip(bounded) {
+        if let (Some(left), Ok(own)) = (left, own) {
+            by_envelope.add(left, own, rate, false);
+        }
+    }
+}
+
+/// Adds the bounds of flows that share the link by visits or in proportion to weights, which follow
+/// from the envelopes of some flows.
+fn add_by_rivals(
     served: &Served,
     envelopes: &[Result<Envelope, String>],
     rate: Rate,
     bounded: &mut [ByEnvelope],
 ) {
-    let flow = |f: usize| {
+    let known = |f: usize| {
         let guarantee = served.guarantees[f].as_ref().ok()?;
         let delay = |given| [bounded[f].delay(given), Some(guarantee.delay.delay)];
-        Some(VisitedFlow {
-            limits: *served.visits.get(f)?,
+        let known = KnownBounds {
             envelope: envelopes[f].as_ref().ok(),
-            service: (guarantee.rate, guarantee.latency),
             declared: delay(Given::Declared).into_iter().flatten().min(),
             sources: delay(Given::Sources).into_iter().flatten().min(),
-        })
+        };
+        Some((known, (guarantee.rate, guarantee.latency)))
     };
-    let flows: Option<Vec<VisitedFlow>> = (0..bounded.len()).map(flow).collect();
-    let Some(flows) = flows else { return };
-    let derived = flows.iter().any(|flow| flow.envelope.is_some_and(|e| !e.is_declared()));
-    let all =
-        [Given::Declared, Given::Sources].into_iter().filter(|g| *g == Given::Declared || derived);
-    let all: Vec<_> = all.map(|given| visits::left_over(rate, &flows, given)).collect();
-    for left in all {
-        for ((left, own), by_envelope) in left.iter().zip(envelopes).zip(&mut *bounded) {
-            if let (Some(left), Ok(own)) = (left, own) {
-                by_envelope.add(left, own, rate, false);
-            }
+    let visited = |f: usize| {
+        let limits = *served.visits.get(f)?;
+        known(f).map(|(known, service)| VisitedFlow { limits, service, known })
+    };
+    let sharing = |f: usize| {
+        let limits = *served.shares.get(f)?;
+        known(f).map(|(known, _)| SharingFlow { limits, known })
+    };
+    let flows = 0..bounded.len();
+    let visited: Option<Vec<VisitedFlow>> = flows.clone().map(visited).collect();
+    let sharing: Option<Vec<SharingFlow>> = flows.map(sharing).collect();
+    let derived = envelopes.iter().flatten().any(|envelope| !envelope.is_declared());
+    let mut all = Vec::new();
+    for given in [Given::Declared, Given::Sources] {
+        if given == Given::Declared || derived {
+            all.extend(visited.iter().map(|flows| visits::left_over(rate, flows, given)));
+            all.extend(sharing.iter().map(|flows| shares::left_over(rate, flows, given)));
         }
+    }
+    for left in all {
+        add(left, envelopes, rate, bounded);
     }
 }
 

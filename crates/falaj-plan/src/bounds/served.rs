@@ -4,7 +4,8 @@ use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{
-    Bound, Deadlines, Guarantee, Precedence, RateCondition, Settling, StaircaseCurve, VisitLimits,
+    Bound, Deadlines, Guarantee, Precedence, ProportionalLimits, RateCondition, ServiceLimits,
+    Settling, StaircaseCurve, VisitLimits,
 };
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
@@ -25,6 +26,9 @@ pub struct Served {
     turns: Vec<Option<StaircaseCurve>>,
     /// The limits on the visits of each flow; empty if flows do not share the link by visits.
     pub(super) visits: Vec<VisitLimits>,
+    /// The limits on the share of each flow; empty if flows do not share the link in proportion to
+    /// weights.
+    pub(super) shares: Vec<ProportionalLimits>,
     /// The curve that defines the deadlines of each flow's packets, if they have any.
     pub(crate) deadlines: Vec<Option<Deadlines>>,
     /// The condition for the guaranteed rates, in addition to a backlog.
@@ -121,6 +125,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
         guarantees.fill_with(|| Err(none.clone()));
         finely.turns.fill(None);
         finely.visits.clear();
+        finely.shares.clear();
         finely.deadlines.fill(None);
         finely.jitters.fill(None);
     }
@@ -143,8 +148,8 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     Ok(Served { guarantees, ..finely })
 }
 
-/// Builds [`Served`] from a discipline. Turns, visits, deadlines, jitters, the settling time and
-/// the order of service are left out if some flows are divided.
+/// Builds [`Served`] from a discipline. Turns, visits, shares, deadlines, jitters, the settling
+/// time and the order of service are left out if some flows are divided.
 struct Finer {
     /// True if no flow is divided.
     whole: bool,
@@ -154,6 +159,14 @@ struct Finer {
 impl registry::Visitor for Finer {
     type Output = Served;
     fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
+        let visits = |limits| match limits {
+            ServiceLimits::Visits(limits) => Some(limits),
+            ServiceLimits::Proportion(_) => None,
+        };
+        let share = |limits| match limits {
+            ServiceLimits::Proportion(limits) => Some(limits),
+            ServiceLimits::Visits(_) => None,
+        };
         Served {
             turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
             deadlines: self
@@ -162,7 +175,11 @@ impl registry::Visitor for Finer {
                 .map(|&f| discipline.deadlines(f).filter(|_| self.whole))
                 .collect(),
             visits: match self.whole {
-                true => self.flows.iter().map_while(|&f| discipline.visits(f)).collect(),
+                true => self.flows.iter().map_while(|&f| visits(discipline.limits(f)?)).collect(),
+                false => Vec::new(),
+            },
+            shares: match self.whole {
+                true => self.flows.iter().map_while(|&f| share(discipline.limits(f)?)).collect(),
                 false => Vec::new(),
             },
             rate_condition: discipline.rate_condition(),

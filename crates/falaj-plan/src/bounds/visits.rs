@@ -14,6 +14,7 @@
 //! (2021), have this iteration with output curves in the place of `D`.
 
 use super::envelope::Envelope;
+use super::iteration::{KnownBounds, Line, MOST_FLOWS, ROUNDS, lines_by_delay};
 use super::left_over::{Given, LeftOver};
 use falaj_sched::contract::guarantee::VisitLimits;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
@@ -22,10 +23,6 @@ use falaj_theory::{Curve, Exact, Piece, exact, slope, whole};
 
 /// The formula of these bounds.
 const FORMULA: &str = "h(envelope, C t - sum of min(m Q_j + L, a_j(t + D_j)))";
-/// Number of flows above which these bounds are not computed.
-const MOST_FLOWS: usize = 200;
-/// Maximum number of times that the bounds of all flows are computed.
-const ROUNDS: usize = 5;
 /// Maximum number of visits times rivals for which a flow's curve has a piece for each visit; the
 /// number of visits is kept between 4 and 100.
 const MOST_VISITS: u64 = 1_000;
@@ -33,54 +30,9 @@ const MOST_VISITS: u64 = 1_000;
 /// A flow, and the known bounds on its service and delay.
 pub(super) struct VisitedFlow<'a> {
     pub(super) limits: VisitLimits,
-    pub(super) envelope: Option<&'a Envelope>,
     /// The guaranteed rate, and its latency.
     pub(super) service: (Rate, Span),
-    /// Bound on its delay if flows keep to the envelopes that they declare.
-    pub(super) declared: Option<Span>,
-    /// Bound on its delay if flows send no more than their sources.
-    pub(super) sources: Option<Span>,
-}
-
-impl<'a> VisitedFlow<'a> {
-    /// The flow's envelope, if it is known under these conditions.
-    fn known(&self, given: Given) -> Option<&'a Envelope> {
-        self.envelope.filter(|envelope| given == Given::Sources || envelope.is_declared())
-    }
-
-    /// Bound on its delay under these conditions.
-    fn delay(&self, given: Given) -> Option<Span> {
-        if given == Given::Sources { self.sources } else { self.declared }
-    }
-}
-
-/// A bound on the bytes that a rival sends within a time.
-#[derive(Clone, Copy)]
-struct Line {
-    /// Slope in bits per second.
-    rate: u64,
-    /// Bytes at once.
-    bytes: u64,
-}
-
-impl Line {
-    const NONE: Line = Line { rate: 0, bytes: 0 };
-
-    /// Bytes within a time in nanoseconds.
-    fn after(self, time: f64) -> f64 {
-        self.bytes as f64 + self.rate as f64 * time / BIT_NANOS as f64
-    }
-
-    fn sum(self, other: Line) -> Line {
-        Line {
-            rate: self.rate.saturating_add(other.rate),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-
-    fn lower(self, other: Line, time: f64) -> Line {
-        if other.after(time) < self.after(time) { other } else { self }
-    }
+    pub(super) known: KnownBounds<'a>,
 }
 
 /// A rival of a flow: the limits on its visits, and bounds on the bytes that it sends. There are no
@@ -92,15 +44,7 @@ struct Rival {
 
 impl Rival {
     fn of(flow: &VisitedFlow, envelope: Option<&Envelope>, delay: Option<Span>) -> Rival {
-        let line = |delay: Span| {
-            move |&(rate, burst): &(Rate, u64)| {
-                let before = whole(&(slope(rate) * exact(delay.0)));
-                Line { rate: rate.0, bytes: burst.saturating_add(before) }
-            }
-        };
-        let buckets = envelope.map_or(&[][..], |envelope| &envelope.buckets);
-        let lines = delay.map_or_else(Vec::new, |delay| buckets.iter().map(line(delay)).collect());
-        Rival { limits: flow.limits, lines }
+        Rival { limits: flow.limits, lines: lines_by_delay(envelope, delay) }
     }
 
     /// The bytes of `visits` visits.
@@ -119,10 +63,10 @@ impl Rival {
 /// they declare, or that they send no more than their sources. `None` for flows without an envelope
 /// under that condition.
 pub(super) fn left_over(rate: Rate, flows: &[VisitedFlow], given: Given) -> Vec<Option<LeftOver>> {
-    let mut delays: Vec<Option<Span>> = flows.iter().map(|flow| flow.delay(given)).collect();
+    let mut delays: Vec<Option<Span>> = flows.iter().map(|flow| flow.known.delay(given)).collect();
     let all = flows.iter().zip(&delays);
     let mut rivals: Vec<Rival> =
-        all.map(|(flow, &delay)| Rival::of(flow, flow.known(given), delay)).collect();
+        all.map(|(flow, &delay)| Rival::of(flow, flow.known.envelope(given), delay)).collect();
     let mut left: Vec<Option<LeftOver>> = flows.iter().map(|_| None).collect();
     if flows.len() > MOST_FLOWS {
         return left;
@@ -130,7 +74,7 @@ pub(super) fn left_over(rate: Rate, flows: &[VisitedFlow], given: Given) -> Vec<
     for _ in 0..ROUNDS {
         let mut falls = false;
         for (f, flow) in flows.iter().enumerate() {
-            let Some(own) = flow.known(given) else { continue };
+            let Some(own) = flow.known.envelope(given) else { continue };
             let others: Vec<&Rival> =
                 rivals.iter().enumerate().filter(|&(n, _)| n != f).map(|(_, r)| r).collect();
             if others.iter().all(|rival| rival.lines.is_empty()) {

@@ -2,15 +2,27 @@
 //! arrivals attack them.
 
 use falaj_engine::delay_adversary::{Attack, Witness};
+use falaj_plan::bounds::Outlook;
 use falaj_plan::plan;
 use falaj_sched::units::time::Span;
 
 /// The planned delays of the flows of the first link, and the worst delay that the search found.
 pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
+    attack_flows(text, effort, |_| true)
+}
+
+/// As [`attack`], but the search looks only at the delays of these flows. The planned delays of the
+/// others are `None`.
+fn attack_flows(
+    text: &str,
+    effort: u64,
+    attacked: impl Fn(&Outlook) -> bool,
+) -> (Vec<Option<Span>>, Witness) {
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
+    let bound = |flow: &Outlook| flow.guaranteed().map(|bound| bound.delay);
     let bounds: Vec<Option<Span>> =
-        ways[0].flows.iter().map(|flow| flow.guaranteed().map(|bound| bound.delay)).collect();
+        ways[0].flows.iter().map(|flow| bound(flow).filter(|_| attacked(flow))).collect();
     let envelopes: Vec<_> = ways[0]
         .direction
         .flows
@@ -233,9 +245,15 @@ fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
     assert!(witness.ratio > 0.8, "{witness:?} of {bounds:?}");
 }
 
-/// Random links under `drr`: flows with any quanta, some with envelopes. No search breaks a bound.
-#[test]
-fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
+/// Draws random links of a discipline: flows with any value of `key` between these two, some with
+/// envelopes. No search breaks a bound by a formula that contains this text. Returns the number of
+/// such bounds, and the largest ratio of a delay to one of them.
+fn attack_some_envelopes(
+    kind: &str,
+    (key, values): (&str, [u64; 2]),
+    formula: &str,
+    effort: u64,
+) -> (usize, f64) {
     let mut state = 1u64;
     let mut from = |low: u64, high: u64| {
         state =
@@ -247,7 +265,7 @@ fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
         let rate = [10_000_000, 987_654_321][from(0, 1) as usize];
         let n = from(3, 6);
         let flow = |f: u64| {
-            let quantum = from(1_500, 9_000);
+            let value = from(values[0], values[1]);
             // The first flow always has an envelope.
             let envelope = match f == 0 || from(0, 2) > 0 {
                 true => format!(
@@ -257,23 +275,84 @@ fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
                 ),
                 false => String::new(),
             };
+            let value = if key == "quantum" { format!("\"{value}B\"") } else { value.to_string() };
             format!(
-                "[link.l.flow.f{f}]\nmatch = \"udp dport {}\"\nquantum = \"{quantum}B\"\n\
+                "[link.l.flow.f{f}]\nmatch = \"udp dport {}\"\n{key} = {value}\n\
                  queue = \"50p\"\n{envelope}",
                 f + 1
             )
         };
         let flows: String = (0..n).map(flow).collect();
         let text = format!(
-            "[link.l]\nrate = \"{rate}bit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr\" }}\n{flows}"
+            "[link.l]\nrate = \"{rate}bit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"{kind}\" }}\n{flows}"
         );
         let (scenario, _) = falaj_scenario::parse(&text, "a.toml").expect("valid");
+        let by_formula =
+            |flow: &Outlook| flow.guaranteed().is_some_and(|bound| bound.formula.contains(formula));
         let ways = plan(&scenario).expect("accepted");
-        let by_visits = |flow: &falaj_plan::bounds::Outlook| {
-            flow.guaranteed().is_some_and(|bound| bound.formula.contains("a_j(t + D_j)"))
-        };
-        used += ways[0].flows.iter().filter(|flow| by_visits(flow)).count();
-        closest = closest.max(attack(&text, 1_000).1.ratio);
+        let count = ways[0].flows.iter().filter(|flow| by_formula(flow)).count();
+        if count > 0 {
+            used += count;
+            closest = closest.max(attack_flows(&text, effort, by_formula).1.ratio);
+        }
     }
+    (used, closest)
+}
+
+#[test]
+fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
+    let (used, closest) =
+        attack_some_envelopes("drr", ("quantum", [1_500, 9_000]), "a_j(t + D_j)", 1_000);
     assert!(used > 40 && closest > 0.8, "{used} {closest}");
+}
+
+#[test]
+fn bounds_by_weights_hold_if_some_flows_have_envelopes() {
+    for kind in ["scfq", "sfq", "wfq", "wf2q"] {
+        let (used, closest) = attack_some_envelopes(kind, ("weight", [1, 9]), "o_j(t)", 500);
+        assert!(used > 40 && closest > 0.8, "{kind}: {used} {closest}");
+    }
+}
+
+/// Five flows with weights of 1, 4, 4, 4 and 1 share 10 Mbit/s. The first one has a burst of 3000
+/// B, the next ones have small bursts, and the last one has no envelope.
+#[test]
+fn envelopes_of_some_rivals_bound_the_delay_by_weights() {
+    let envelopes =
+        [("500kbit", 3_000), ("100kbit", 1_500), ("100kbit", 1_500), ("100kbit", 1_500)];
+    let text = |kind: &str, declared: usize| {
+        let flow = |(n, weight): (usize, u32)| {
+            let known = envelopes[..declared].get(n).map_or_else(String::new, |(rate, burst)| {
+                format!("envelope = {{ rate = \"{rate}\", burst = \"{burst}B\" }}\n")
+            });
+            format!(
+                "[link.l.flow.f{n}]\nmatch = \"udp dport {}\"\nweight = {weight}\n{known}",
+                n + 1
+            )
+        };
+        let flows: String = [1, 4, 4, 4, 1].into_iter().enumerate().map(flow).collect();
+        format!(
+            "[link.l]\nrate = \"10mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"{kind}\" }}\n{flows}"
+        )
+    };
+    // If only the first flow has an envelope, rivals have thirteen times its bytes, and a packet of
+    // 1500 B each in addition. Under `sfq` the flow may also have sent 1500 B too early. Under
+    // `wfq` a packet may be on the wire when the fluid server finishes. At 10 Mbit/s a byte takes
+    // 800 ns, and two nanoseconds are for rounding.
+    //
+    // The bounds with the envelopes of three rivals are those of an independent program, in
+    // fractions of a byte. The plan rounds the bytes of each rival up.
+    for (kind, bytes, nanos) in [
+        ("scfq", 14 * 3_000 + 4 * 1_500, 10_109_536),
+        ("sfq", 14 * 3_000 + 13 * 1_500 + 4 * 1_500, 11_365_979),
+        ("wfq", 14 * 3_000 + 1_500, 9_859_794),
+        ("wf2q", 14 * 3_000 + 1_500, 9_859_794),
+    ] {
+        let (bounds, _) = attack(&text(kind, 1), 200);
+        assert_eq!(bounds[0], Some(Span(800 * bytes + 2)), "{kind}");
+        let (bounds, witness) = attack_flows(&text(kind, 4), 10_000, |flow| flow.name == "f0");
+        let bound = bounds[0].map_or(0, |bound| bound.0);
+        assert!((nanos..nanos + 5_000).contains(&bound), "{kind}: {bounds:?}");
+        assert!(witness.ratio > 0.7, "{kind}: {witness:?} of {bounds:?}");
+    }
 }

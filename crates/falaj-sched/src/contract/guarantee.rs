@@ -33,9 +33,10 @@ pub trait Guarantees: Discipline {
         None
     }
 
-    /// Limits on the visits of flow `f`, if flows share the link by visits. From these limits and
-    /// the envelopes of some other flows, bounds can be computed.
-    fn visits(&self, f: FlowId) -> Option<VisitLimits> {
+    /// Limits on the service of other flows while `f` is backlogged, if flows share the link by
+    /// visits or in proportion to weights. The limits of all flows are of the same kind. From them
+    /// and the envelopes of some flows, bounds can be computed.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
         let _ = f;
         None
     }
@@ -186,6 +187,15 @@ pub struct StairTurn {
     pub idle: Span,
 }
 
+/// Limits on the service of a flow relative to that of another flow, which is backlogged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceLimits {
+    /// Flows share the link by visits.
+    Visits(VisitLimits),
+    /// Flows share the link in proportion to weights.
+    Proportion(ProportionalLimits),
+}
+
 /// Limits on the visits of a flow. From the beginning of a backlog on, the flow's first `S` bytes
 /// need at most `m = ceil(S / quantum)` visits. Until the last of these bytes has left, any other
 /// flow `j` sends at most `m quantum_j + carried_j` bytes.
@@ -195,6 +205,26 @@ pub struct VisitLimits {
     pub quantum: u64,
     /// Bound on the bytes that the flow carries over from earlier visits.
     pub carried: u64,
+}
+
+/// Limits on the service of flows that share the link in proportion to weights `w`. From the
+/// beginning of a backlog of flow `i` on, until the flow's first `S` bytes have left, any other
+/// flow `j` sends at most `(S + ahead_i) w_j/w_i + packet_j` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProportionalLimits {
+    /// The flow's weight; above zero.
+    pub weight: u64,
+    /// Bound on the bytes of the flow that were sent before their time, before the backlog began.
+    pub ahead: u64,
+    /// Bytes of the flow's largest packet, which it may send in addition to its share; zero for a
+    /// fluid server.
+    pub packet: u64,
+    /// True if backlogs, bytes and limits are those of a work-conserving fluid server, which the
+    /// packets follow.
+    pub fluid: bool,
+    /// The longest time by which a packet leaves later than by these limits, or than the fluid
+    /// server finishes it.
+    pub late: Span,
 }
 
 /// The phase of a flow in a ring of phases, which follow one another in the order of the flows.

@@ -9,7 +9,7 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{
-    Guarantee, Guarantees, Settling, StaircaseCurve, VisitLimits, finite_rate,
+    Guarantee, Guarantees, ServiceLimits, Settling, StaircaseCurve, VisitLimits, finite_rate,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
@@ -111,8 +111,9 @@ impl Guarantees for Drr {
         Some(self.quanta.visits_among_all(f).turns())
     }
 
-    fn visits(&self, f: FlowId) -> Option<VisitLimits> {
-        Some(VisitLimits { quantum: self.quanta.of(f), carried: self.quanta.largest })
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        let (quantum, carried) = (self.quanta.of(f), self.quanta.largest);
+        Some(ServiceLimits::Visits(VisitLimits { quantum, carried }))
     }
 
     fn serves_strictly(&self) -> bool {

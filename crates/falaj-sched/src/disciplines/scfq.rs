@@ -17,13 +17,14 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantee, Guarantees, Settling};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, ServiceLimits, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
+use crate::mechanisms::proportion::by_tags;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged, shifted};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -180,6 +181,15 @@ impl Guarantees for Scfq {
             condition: "packets that found room",
         };
         Ok(self.shares.guarantee(f, others, delay, Vec::new()))
+    }
+
+    /// Let a backlog begin when virtual time is `v`. The packet that ends with its byte `S` has the
+    /// tag `v + S/w`. Packets are sent in the order of their tags, so those of flow `j` that are
+    /// sent from then on before this packet, or are on the wire, have tags from `v` to `v + S/w`.
+    /// A packet of `L` bytes has a tag `L/w_j` after that of the previous one. So all but the first
+    /// have at most `w_j S/w` bytes together. A drop does not change the start of the next packet.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        by_tags(&self.shares, f, 0)
     }
 
     fn settling(&self) -> Settling {

@@ -13,13 +13,16 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantee, Guarantees, RateCondition, Settling};
+use crate::contract::guarantee::{
+    Bound, Guarantee, Guarantees, RateCondition, ServiceLimits, Settling,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
+use crate::mechanisms::proportion::by_tags;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::rate::Wire;
@@ -186,6 +189,16 @@ impl Guarantees for Sfq {
             condition: "packets that found room",
         };
         Ok(self.shares.guarantee(f, others, delay, Vec::new()))
+    }
+
+    /// Let a backlog begin when virtual time is `v`. The previous packet of the flow has started by
+    /// `v`, so the first packet starts at `v + L/w` at the latest, and the packet that ends with
+    /// byte `S` at `v + (L + S)/w`. Packets are sent in the order of their starts, so those of flow
+    /// `j` that are sent from then on before this packet, or are on the wire, start from `v` to
+    /// that time. A packet of `l` bytes is `l/w_j` long, and the next one starts no earlier. So all
+    /// but the last have at most `w_j (L + S)/w` bytes together.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        by_tags(&self.shares, f, self.shares.largest())
     }
 
     fn settling(&self) -> Settling {

@@ -9,7 +9,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantee, Guarantees, RateCondition, Settling,
+    Bound, DropImpact, Guarantee, Guarantees, RateCondition, ServiceLimits, Settling,
 };
 use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -17,6 +17,7 @@ use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::reference::ReferenceFluid;
+use crate::mechanisms::proportion::by_fluid;
 use crate::mechanisms::substitute_arrivals::SubstituteTimes;
 use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
@@ -220,6 +221,10 @@ impl Guarantees for Wfq {
             condition: "packets that found room",
         };
         Ok(self.shares.guarantee_by_fluid(f, delay))
+    }
+
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        by_fluid(&self.shares, f)
     }
 
     fn settling(&self) -> Settling {

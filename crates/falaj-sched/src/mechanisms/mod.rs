@@ -18,6 +18,7 @@ pub(crate) mod levels;
 pub(crate) mod longest_queue;
 pub(crate) mod low_latency;
 pub mod oversubscription;
+pub(crate) mod proportion;
 pub(crate) mod substitute_arrivals;
 pub(crate) mod timestamp;
 pub(crate) mod virtual_time;
