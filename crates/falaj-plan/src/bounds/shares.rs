@@ -248,10 +248,12 @@ fn choices(rate: Rate, of: &ProportionalLimits, own: &Envelope, rivals: &[&Rival
         choice.slope(rate, of) >= float(own.curve.last_slope())
     };
     is_fast(0.0);
-    let bends = own.curve.pieces().iter().map(|piece| float(&piece.after));
-    let mut low = bends.last().unwrap_or(0.0);
-    own.curve.pieces().iter().for_each(|piece| _ = is_fast(float(&piece.after)));
-    if !is_fast(low) {
+    let (mut low, mut is_last_fast) = (0.0, true);
+    for piece in own.curve.pieces() {
+        low = float(&piece.after);
+        is_last_fast = is_fast(low);
+    }
+    if !is_last_fast {
         let mut high = 2.0 * low.max(1.0);
         for _ in 0..DOUBLINGS {
             if is_fast(high) {
@@ -260,7 +262,7 @@ fn choices(rate: Rate, of: &ProportionalLimits, own: &Envelope, rivals: &[&Rival
             (low, high) = (high, 2.0 * high);
         }
         for _ in 0..HALVINGS {
-            let middle = (low + high) / 2.0;
+            let middle = f64::midpoint(low, high);
             *if is_fast(middle) { &mut high } else { &mut low } = middle;
         }
     }
