@@ -44,9 +44,9 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         link.comments.push(format!("packets that {} sends go up", device.name));
         link.text("rate", host.rate.map_or_else(|| "unlimited".to_owned(), |r| rate(r.0)));
         draft.tables.push(link);
-        let mut ways = [Ways::of_all(), Ways::incoming(device)];
+        let mut ways = [PacketPaths::of_all(), PacketPaths::incoming(device)];
         if down.is_some() {
-            ways[1] = Ways::of_all();
+            ways[1] = PacketPaths::of_all();
         }
         let both = [Some(*device).filter(|d| !d.qdiscs.is_empty()), back(device)];
         for ((direction, of), ways) in ["up", "down"].into_iter().zip(both).zip(&mut ways) {
@@ -83,7 +83,7 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                 Err(problem) => problems.push(problem),
             }
         }
-        if let Some(at) = ways.iter().find_map(Ways::needs_rules)
+        if let Some(at) = ways.iter().find_map(PacketPaths::needs_rules)
             && all.len() > 1
         {
             let why = "rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately";
@@ -134,7 +134,7 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
 }
 
 /// The paths of the packets of one direction.
-struct Ways<'a> {
+struct PacketPaths<'a> {
     /// Rules of the firewall that mark packets, in the order in which packets pass them.
     markings: Vec<&'a Marking>,
     /// Filters, some with policers, in the order in which they are tried; and the layer whose bytes
@@ -157,11 +157,11 @@ enum Comes {
     Never,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> PacketPaths<'a> {
     /// The paths if all packets come to the link.
-    fn of_all() -> Ways<'a> {
+    fn of_all() -> PacketPaths<'a> {
         let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
-        Ways {
+        PacketPaths {
             markings: Vec::new(),
             policed: Vec::new(),
             segments,
@@ -172,12 +172,12 @@ impl<'a> Ways<'a> {
     }
 
     /// The paths if the packets that filters redirect come to the link, and others do not.
-    fn incoming(device: &'a Device) -> Ways<'a> {
+    fn incoming(device: &'a Device) -> PacketPaths<'a> {
         let filters = sorted(&device.incoming);
         if filters.is_empty() {
-            return Ways::of_all();
+            return PacketPaths::of_all();
         }
-        let mut made = Ways::of_all();
+        let mut made = PacketPaths::of_all();
         made.policed.push((filters.clone(), "ip"));
         made.segments.clear();
         for filter in filters.into_iter().filter(|filter| !filter.takes_none()) {
@@ -243,8 +243,8 @@ impl<'a> Ways<'a> {
 /// The rules that send the packets of some classes through a link of their own before the device's
 /// link, and others past the device's link. Empty if all packets of both directions pass only the
 /// device's link.
-fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
-    if ways.iter().all(Ways::is_plain) {
+fn rules(device: &str, ways: [PacketPaths<'_>; 2]) -> Vec<Table> {
+    if ways.iter().all(PacketPaths::is_plain) {
         return Vec::new();
     }
     let mut rules = Vec::new();

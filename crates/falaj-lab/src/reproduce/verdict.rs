@@ -492,7 +492,7 @@ mod tests {
             [published, ours, tolerance, verdict].join(" | ")
         };
         let near = Allowed::near(193.893, 0.0005);
-        assert_eq!(shown(near, "ms", 193.8932), "193.9 ms | 193.9 ms | ± 0.0005 | reproduced");
+        assert_eq!(shown(near, "ms", 193.8932), "193.893 ms | 193.8932 ms | ± 0.0005 | reproduced");
         let factor = Allowed::factor(12.0, 3.0);
         assert_eq!(shown(factor, "ms", 40.0), "12 ms | 40 ms | 4 to 36 | differs");
         let words = Allowed::words();

@@ -145,14 +145,15 @@ pub(crate) fn main(
     let mut number = changes.len();
     let mut at_the_end = None;
     if !(ours && own) {
-        let (made, end) = scheduled(&mut replay, &mut packets, &arrivals, &scenario)?;
-        (number, at_the_end) = (made, Some(end));
+        let end = scheduled(&mut replay, &mut packets, &arrivals, &scenario)?;
+        number = end.changes;
+        at_the_end = Some(end);
         entered = replay.entered();
     }
     enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
     replay.finish(None);
     match &at_the_end {
-        Some((scenario, at)) => packets.add(replay.recorded(), scenario, at),
+        Some(end) => packets.add(replay.recorded(), &end.scenario, &end.at),
         None => packets.add(replay.recorded(), &scenario, &at),
     }
     let replayed = replay.end(None);
@@ -273,14 +274,22 @@ fn apply(
     Ok(difference.at)
 }
 
+/// The state after scheduled changes.
+struct Scheduled {
+    /// Number of changes made.
+    changes: usize,
+    /// The scenario from then on, and the places of its links.
+    scenario: Arc<Scenario>,
+    at: Vec<u32>,
+}
+
 /// Makes the scheduled changes of a scenario, among the arrivals, until the last packet has left.
-/// Returns their number, the scenario from then on, and the places of its links.
 fn scheduled(
     replay: &mut Replay<'_>,
     packets: &mut Packets,
     arrivals: &[Arrival],
     scenario: &Scenario,
-) -> Result<(usize, (Arc<Scenario>, Vec<u32>))> {
+) -> Result<Scheduled> {
     let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
     let (mut before, mut number) = (Arc::new(scenario.clone()), 0);
     for change in scenario.changes.iter() {
@@ -294,7 +303,7 @@ fn scheduled(
         at = apply(replay, packets, (&before, &at), &change.scenario, (places, false), instant)?;
         (before, number) = (change.scenario, number + 1);
     }
-    Ok((number, (before, at)))
+    Ok(Scheduled { changes: number, scenario: before, at })
 }
 
 /// The packets of a replay at each link that they pass, for a table.
