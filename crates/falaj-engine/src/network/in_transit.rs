@@ -220,16 +220,16 @@ impl Network {
                     self.made += 1;
                     let (order, pipe) = (self.made, pipe as u32);
                     self.hops.push(Reverse(Hop { due: emit.arrives(), order, pipe, flow, slot }));
-                    self.passed.push(emit);
+                    self.passed.push(Emit { handle, ..emit });
                     return;
                 }
                 self.unmatched += 1;
                 DropReason::Unmatched
             }
         };
-        self.passed.push(emit);
-        let Emit { pipe, flow, handle, bytes, arrival, .. } = emit;
-        self.lost(Dropped { pipe, flow, handle, bytes, arrival, why }, out);
+        self.passed.push(Emit { handle, ..emit });
+        let Emit { pipe, flow, bytes, arrival, .. } = emit;
+        self.lost(Dropped { pipe, flow, handle: slot, bytes, arrival, why }, out);
     }
 
     #[inline]

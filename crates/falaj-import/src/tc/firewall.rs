@@ -17,6 +17,8 @@ const CHAINS: [&str; 4] = ["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING"];
 pub(super) struct Marking {
     /// Index of the chain in [`CHAINS`].
     chain: usize,
+    /// The version of IP: each has chains of its own.
+    version: &'static str,
     /// The match, in the grammar of a scenario's `match`.
     rule: String,
     /// The bits of the mark that change, and their new value.
@@ -33,6 +35,15 @@ impl Marking {
     /// Returns true if the two rules are the same, wherever they are in the script.
     fn is(&self, other: &Marking) -> bool {
         *self == Marking { at: self.at.clone(), ..other.clone() }
+    }
+
+    /// The reason if only a part of the packets that leave passes the rule's chain in the kernel.
+    pub(super) fn passed_by_part(&self) -> Option<&'static str> {
+        match CHAINS[self.chain] {
+            "PREROUTING" | "FORWARD" => Some("packets that the host forwards"),
+            "OUTPUT" => Some("packets of the host's own programs"),
+            _ => None,
+        }
     }
 
     /// Returns true if the rule marks packets that leave by this device.
@@ -103,11 +114,13 @@ pub(super) fn command(
     let (Some(verb), "mangle") = (verb, table) else { return Ok(false) };
     let mut args = Args::new(&words);
     let chain = args.next();
+    let version = if program.text.contains("ip6tables") { "ip6" } else { "ip" };
     let known = |chain: &Word| CHAINS.iter().position(|name| *name == chain.text);
     if matches!(verb.text.as_str(), "-F" | "--flush") {
         let chain = chain.map(known);
         rules.retain(|rule| {
-            rule.netns != netns || chain.is_some_and(|chain| chain != Some(rule.chain))
+            (rule.version, &rule.netns) != (version, &netns)
+                || chain.is_some_and(|chain| chain != Some(rule.chain))
         });
         return Ok(true);
     }
@@ -122,9 +135,8 @@ pub(super) fn command(
     if let Some(number) = args.number().filter(|number| number.text != "1") {
         return Err(left_out(&number.at, &number.text, "a rule comes first or last in its chain"));
     }
-    let version = if program.text.contains("ip6tables") { "ip6" } else { "ip" };
     let (rule, out, mask, value) = marking(&mut args, version)?;
-    let made = Marking { chain, rule, mask, value, out, netns, at };
+    let made = Marking { chain, version, rule, mask, value, out, netns, at };
     match verb.text.as_str() {
         "-A" | "--append" => rules.push(made),
         "-I" | "--insert" => rules.insert(0, made),
@@ -145,14 +157,14 @@ fn marking(
     version: &str,
 ) -> Result<(String, Option<String>, u32, u32), Problem> {
     let (mut terms, mut out, mut set) = (Vec::new(), None, None);
-    let mut has_address = false;
+    let (mut has_address, mut extension) = (false, "");
     while let Some(word) = args.next() {
         let not = word.text == "!";
         let option = if not { args.value("an option")? } else { word };
         let mut value = || args.value("a value");
         let term = match option.text.as_str() {
             "-m" | "--match" => {
-                value()?;
+                extension = &value()?.text;
                 continue;
             }
             "--comment" => {
@@ -182,7 +194,7 @@ fn marking(
             "--dscp" => format!("dscp {}", whole(value()?)?),
             "--dscp-class" => format!("dscp {}", value()?.text.to_ascii_lowercase()),
             "--length" => format!("length {}", value()?.text.replace(':', "-")),
-            "--mark" => format!("mark {}", value()?.text),
+            "--mark" if extension == "mark" => format!("mark {}", value()?.text),
             "-o" | "--out-interface" if !not => {
                 out = Some(value()?.text.clone());
                 continue;

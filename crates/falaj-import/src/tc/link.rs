@@ -51,13 +51,13 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         let both = [Some(*device).filter(|d| !d.qdiscs.is_empty()), back(device)];
         for ((direction, of), ways) in ["up", "down"].into_iter().zip(both).zip(&mut ways) {
             let Some(of) = of else { continue };
-            if let Some(at) = marked(&of.filters)
+            if let Some((at, what)) = reads_marks(&of.filters)
                 && direction == "down"
                 && marked(&device.incoming).is_some()
             {
                 let why = "packets that policers leave to the next filter get a mark here, which \
-                           the second device's would replace";
-                problems.push(no_equal_phrase(at, "`continue` behind another `continue`", why));
+                           the second device's filters would meet";
+                problems.push(no_equal_phrase(at, what, why));
             }
             // Packets that are redirected on arrival have not passed the firewall yet.
             let passed = direction == "up" || down == Some(of.name.as_str());
@@ -83,18 +83,30 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                 Err(problem) => problems.push(problem),
             }
         }
-        if let Some(at) = ways.iter().find_map(PacketPaths::needs_rules)
+        if let Some((at, what)) = ways.iter().find_map(PacketPaths::needs_rules)
             && all.len() > 1
         {
-            let why = "rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately";
-            problems.push(no_equal_phrase(at, "a link for a part of the packets", why));
+            let why = "rules are needed for it, and there are several devices: import the commands of each separately";
+            problems.push(no_equal_phrase(at, what, why));
         }
         problems.extend(unmarked(&device.incoming, &[]));
         draft.tables.extend(rules(&device.name, ways));
     }
-    for marking in devices.markings.iter().filter(|marking| !used.contains(&marking.at)) {
-        let what = "this rule of iptables was left out: no filter of kind `fw` reads its mark";
-        problems.push(Problem::warning(marking.at.clone(), what));
+    let mut part = None;
+    for marking in &devices.markings {
+        if !used.contains(&marking.at) {
+            let what = "this rule of iptables was left out: no filter of kind `fw` reads its mark";
+            problems.push(Problem::warning(marking.at.clone(), what));
+        } else if let Some(packets) = marking.passed_by_part() {
+            if *part.get_or_insert(packets) != packets {
+                let why = "a packet is forwarded, or is one of the host's own, and passes only \
+                           the chains of its kind";
+                problems.push(no_equal_phrase(marking.at.clone(), "this chain beside those", why));
+            } else {
+                let what = format!("in the kernel only {packets} pass this chain; here all do");
+                problems.push(Problem::warning(marking.at.clone(), what));
+            }
+        }
     }
     draft
 }
@@ -204,7 +216,7 @@ impl<'a> PacketPaths<'a> {
     }
 
     /// Place of a command that needs rules in addition to the link; `None` if no command does.
-    fn needs_rules(&self) -> Option<Range<usize>> {
+    fn needs_rules(&self) -> Option<(Range<usize>, &'static str)> {
         let through = self.classes.iter().find(|way| way.through.is_some());
         let partly = self.segments.iter().any(|(_, comes)| *comes != Comes::ToLink);
         let first = self.classes.first().map_or(0..0, |way| way.at.clone());
@@ -214,7 +226,8 @@ impl<'a> PacketPaths<'a> {
             .map(|way| way.at.clone())
             .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
             .or(policer)
-            .or(self.markings.first().map(|marking| marking.at.clone()))
+            .map(|at| (at, "a link for a part of the packets"))
+            .or(self.markings.first().map(|marking| (marking.at.clone(), "a mark of the firewall")))
     }
 
     /// The classes that rules must distinguish: matches, link before, and place in the script.
@@ -335,6 +348,13 @@ fn unmarked(filters: &[Filter], markings: &[&Marking]) -> Vec<Problem> {
 /// The place of a filter whose policer leaves packets with a mark to the next filter.
 fn marked(filters: &[Filter]) -> Option<Range<usize>> {
     filters.iter().find(|filter| !filter.past.is_empty()).map(|filter| filter.at.clone())
+}
+
+/// The first filter that reads marks or leaves packets with a mark to the next one.
+fn reads_marks(filters: &[Filter]) -> Option<(Range<usize>, &'static str)> {
+    let reads = filters.iter().find(|filter| filter.marks.is_some());
+    let reads = reads.map(|filter| (filter.at.clone(), "a filter of marks behind `continue`"));
+    marked(filters).map(|at| (at, "`continue` behind another `continue`")).or(reads)
 }
 
 /// Filters in the order in which they are tried.

@@ -141,6 +141,18 @@ fn measure(
     Ok((!stop.load(Ordering::Relaxed)).then_some(figure))
 }
 
+/// Nanoseconds of CPU time per packet among this number of links, the median of `repeat` runs.
+pub(crate) fn cost_of_links(links: u32, packets: u64, repeat: usize) -> Result<f64> {
+    let never = AtomicBool::new(false);
+    let figures: Result<Vec<f64>> = (0..repeat)
+        .map(|_| {
+            let figure = measure("links", links, packets, &never)?;
+            Ok(figure.context("the measurement was interrupted")?.packet)
+        })
+        .collect();
+    Ok(median(figures?))
+}
+
 /// Runs `falaj bench masks`.
 ///
 /// # Errors

@@ -53,6 +53,11 @@ impl Allowed {
         Allowed::new(Some(published), published, f64::INFINITY)
     }
 
+    /// A printed value that is an upper limit.
+    pub(super) const fn printed_most(published: f64) -> Allowed {
+        Allowed::new(Some(published), f64::NEG_INFINITY, published)
+    }
+
     /// A statement in words that holds if falaj's value is at least this.
     pub(super) const fn least(least: f64) -> Allowed {
         Allowed::new(None, least, f64::INFINITY)

@@ -179,7 +179,9 @@ impl Ffs {
 
     #[inline]
     fn insert(&mut self, flows: &mut Flows<Share>, f: FlowId) {
+        // A head that replaced a longer one may finish before virtual time.
         let finish = flows.state(f).finish(flows.head(f).unwrap_or(0));
+        let finish = if ahead(finish, self.now) < 0 { self.now } else { finish };
         self.buckets.append(flows, f, finish);
     }
 

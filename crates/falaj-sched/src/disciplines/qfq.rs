@@ -19,9 +19,9 @@ use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
-use crate::mechanisms::flow_tag::{Place, Share};
+use crate::mechanisms::flow_tag::{Place, Share, class, inverse, shift};
 use crate::mechanisms::groups::{Choice, Groups};
-use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};
+use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free, unit};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
@@ -46,10 +46,10 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "3 w sigma + 2 phi L + (L_i - l_i)",
         condition: None,
         bytes: |f| {
-            // sigma is the smallest power of two that is at least L/w, in units of 1/2^32 byte per
-            // unit of weight.
-            let sigma = (u64::from(f.link) << 32).div_ceil(f.weight).next_power_of_two();
-            let roundings = 3.0 * f.weight as f64 * (sigma as f64 / (1u64 << 32) as f64);
+            // A start that is at most `SOON` after virtual time counts as reached.
+            let byte = unit([f.lightest as u32]);
+            let sigma = 1u64 << shift(class(inverse(byte, f.weight as u32), f.link));
+            let roundings = (3 * sigma + SOON as u64) as f64 * f.weight as f64 / byte as f64;
             f.spread + 2.0 * f.phi * f64::from(f.link) + ROUNDED + roundings
         },
     }),

@@ -145,26 +145,47 @@ fn each_packet_of_a_replay_is_a_line() {
     assert!(refused.err.contains("`*.csv` or `*.parquet`"), "{}", refused.err);
 }
 
-/// A change of the rate corrects the end of the packet that is on the wire.
-#[test]
-fn a_packet_on_the_wire_ends_at_the_new_rate() {
-    let rate = "[link.x]\nrate = \"8mbit\"\nlayer = \"ip\"\n[link.x.up.flow.all]\nmatch = \"any\"\n\
-                [[change]]\nat = \"500us\"\nset = { \"x.rate\" = \"16mbit\" }\n";
-    let scenario = file("corrected.toml", rate);
-    // Two Ethernet frames at the same time, each with an IPv4 packet of 1,000 B.
+/// A capture of Ethernet frames with IPv4 packets of 1,000 B, at these times in microseconds.
+fn capture(name: &str, at: &[u32]) {
     let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 3, 0xe8]].concat();
     frame.resize(1_014, 0);
     let length = (frame.len() as u32).to_le_bytes();
-    let packet = [&[0; 8][..], &length, &length, &frame].concat();
     let header = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0";
-    let capture = [&header[..], &packet, &packet].concat();
-    std::fs::write(directory().join("two.pcap"), capture).expect("written");
-    let ran = falaj(&["sim", scenario, "--replay", "two.pcap", "--packets", "corrected.csv"]);
+    let packet = |at: &u32| [&[0; 4][..], &at.to_le_bytes(), &length, &length, &frame].concat();
+    let packets: Vec<u8> = at.iter().flat_map(packet).collect();
+    std::fs::write(directory().join(name), [&header[..], &packets].concat()).expect("written");
+}
+
+/// Number, link and end of each line of a replay's table.
+fn ends(scenario: &str, capture: &str, table: &str) -> Vec<String> {
+    let ran = falaj(&["sim", scenario, "--replay", capture, "--packets", table]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let text = text("corrected.csv");
-    let ends: Vec<&str> = text.lines().skip(1).map(|l| l.split(',').nth(7).expect("8")).collect();
+    let of = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        format!("{} {} {}", cells[0], cells[1], cells[7])
+    };
+    text(table).lines().skip(1).map(of).collect()
+}
+
+/// A change of the rate corrects the end of the packet that is on the wire. The packets have lines
+/// at both links of their path, and their numbers in the capture.
+#[test]
+fn a_packet_on_the_wire_ends_at_the_new_rate() {
+    let link = "rate = \"8mbit\"\nlayer = \"ip\"\n";
+    let change = "[[change]]\nat = \"500us\"\nset = { \"x.rate\" = \"16mbit\" }\n";
+    let one = format!("[link.x]\n{link}{change}");
+    capture("two.pcap", &[0, 0]);
     // 500 B take 500 us, the other 500 B 250 us, and the second packet 500 us.
-    assert_eq!(ends, ["750000", "1250000"], "{text}");
+    let table = ends(file("corrected.toml", &one), "two.pcap", "corrected.csv");
+    assert_eq!(table, ["0 x 750000", "1 x 1250000"]);
+    let path = format!(
+        "[link.x]\n{link}[link.y]\n{link}[[rule]]\nmatch = \"length 1000\"\nto = [\"x\", \"y\"]\n{change}"
+    );
+    capture("three.pcap", &[0, 3_000, 6_000]);
+    let table = ends(file("path.toml", &path), "three.pcap", "path.csv");
+    let expected =
+        ["0 x 750000", "0 y 1750000", "1 x 3500000", "1 y 4500000", "2 x 6500000", "2 y 7500000"];
+    assert_eq!(table, expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published
 use super::MeasuringEffort;
 use super::published::{COSTS, FLOWS, MIXED, PublishedCost, TALK};
 use crate::bench::sched::{Costs, costs};
+use crate::bench::{masks, path};
 use anyhow::{Context, Result};
 
 /// The disciplines that are measured, and the names of the curves in the same order, after `none`.
@@ -95,9 +96,13 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
         ]);
     } else {
         found.push(("WF2Q+ at 1k flows, over 16", all.ratio("wf2q+", 1_024, 16)?));
-        let whole =
-            ["classifier with up to 20 rules", "emulation with 1000 pipes", "a packet's whole way"];
-        found.extend(whole.map(|statement| (statement, f64::NAN)));
+        let [whole, classified] = path::cost(20, effort.pairs, effort.repeat)?;
+        let emulated = masks::cost_of_links(1_000, effort.pairs, effort.repeat)?;
+        found.extend([
+            ("headers and classifier with 20 rules", classified),
+            ("emulation with 1000 pipes", emulated),
+            ("classifier, scheduling and emulation together", whole),
+        ]);
     }
     let (how, swing) = if filled {
         ("filled to 20 packets for each flow, and drained", "0..20n")

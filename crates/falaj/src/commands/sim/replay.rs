@@ -7,11 +7,12 @@ use falaj_control::live_links::links_with_rules;
 use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
+use falaj_engine::message::Retimed;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::pipe::Counters;
 use falaj_engine::{Output, PipeId};
-use falaj_scenario::Scenario;
 use falaj_scenario::difference::difference;
+use falaj_scenario::{Direction, Scenario};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use falaj_sim::replay::{Arrival, Replay, Replayed, first_difference};
@@ -99,6 +100,7 @@ pub(crate) fn main(
         links_with_rules(&scenario)?;
         foreign(&capture, ends)
     };
+    let (arrivals, numbers): (Vec<Arrival>, Vec<usize>) = arrivals.into_iter().unzip();
     if let (true, Some(_)) = (ours && own, ends) {
         note!("`--interface` is ignored: the capture records the direction of its packets");
     }
@@ -158,7 +160,8 @@ pub(crate) fn main(
     }
     let replayed = replay.end(None);
     if output.exports.wants_packets() {
-        output.exports.write_replayed(&packets.all(&arrivals, &replayed.verdicts))?;
+        let packets = packets.all(&arrivals, &replayed.verdicts, &numbers);
+        output.exports.write_replayed(&packets)?;
     }
     let difference = if ours && own && !gaps {
         Some(first_difference(&taken, &replayed.verdicts))
@@ -310,37 +313,38 @@ fn scheduled(
 #[derive(Default)]
 struct Packets {
     all: Vec<ReplayedPacket>,
-    /// The index in `all` of the last record of each packet and pipe.
-    last: BTreeMap<(u32, u32), usize>,
+    /// By place, the names of a link and of the flows of its directions. The link may have been
+    /// removed while it had packets.
+    names: BTreeMap<u32, (String, [Vec<String>; 2])>,
 }
 
 impl Packets {
     /// Adds recorded outputs, made while `scenario` ran with its links at the places `at`.
     fn add(&mut self, outputs: Vec<Output>, scenario: &Scenario, at: &[u32]) {
+        for (link, &place) in scenario.links.iter().zip(at) {
+            let flows = |direction: &Direction| {
+                direction.flows.iter().map(|flow| flow.name.clone()).collect()
+            };
+            let flows = [&link.up, &link.down].map(flows);
+            self.names.insert(place, (link.name.clone(), flows));
+        }
         for output in outputs {
             let (number, record) = match &output {
                 Output::Emit(sent) => (sent.handle, PacketRecord::sent(sent)),
                 Output::Drop(lost) => (lost.handle, PacketRecord::lost(lost)),
                 Output::Retimed(to) => {
-                    if let Some(&n) = self.last.get(&(to.handle, to.pipe.0))
-                        && let RecordOutcome::Sent { end, due, .. } = &mut self.all[n].record.fate
-                    {
-                        (*end, *due) = (to.end, to.due);
-                    }
+                    self.correct(to);
                     continue;
                 }
                 _ => continue,
             };
-            self.last.insert((number, record.pipe.0), self.all.len());
-            let place = at.iter().position(|&place| place == record.pipe.0 / 2);
-            let link = place.map(|place| &scenario.links[place]);
-            let flow = link.and_then(|link| {
-                let direction = if record.pipe.0 % 2 == 0 { &link.up } else { &link.down };
-                Some(direction.flows.get(record.flow.index())?.name.clone())
+            let names = self.names.get(&(record.pipe.0 / 2));
+            let flow = names.and_then(|(_, flows)| {
+                flows[record.pipe.0 as usize % 2].get(record.flow.index()).cloned()
             });
             self.all.push(ReplayedPacket {
                 number: number as usize,
-                link: link.map_or(String::new(), |link| link.name.clone()),
+                link: names.map_or(String::new(), |(link, _)| link.clone()),
                 way: way(record.pipe.0),
                 flow: flow.unwrap_or_default(),
                 record,
@@ -348,8 +352,27 @@ impl Packets {
         }
     }
 
-    /// Returns all packets in the order of their arrivals, with those that reached no link.
-    fn all(mut self, arrivals: &[Arrival], verdicts: &[Verdict]) -> Vec<ReplayedPacket> {
+    /// Corrects the end of the packet that was on the wire at a change.
+    fn correct(&mut self, to: &Retimed) {
+        for packet in self.all.iter_mut().rev() {
+            if let RecordOutcome::Sent { end, due, .. } = &mut packet.record.fate
+                && (packet.number, packet.record.pipe) == (to.handle as usize, to.pipe)
+                && (*end, *due) == (to.old_end, to.old_due)
+            {
+                (*end, *due) = (to.end, to.due);
+                return;
+            }
+        }
+    }
+
+    /// Returns all packets in the order of the capture, with those that reached no link. `numbers`
+    /// are the numbers of the arrivals in the capture.
+    fn all(
+        mut self,
+        arrivals: &[Arrival],
+        verdicts: &[Verdict],
+        numbers: &[usize],
+    ) -> Vec<ReplayedPacket> {
         let mut reached = vec![false; arrivals.len()];
         self.all.iter().for_each(|packet| reached[packet.number] = true);
         for (number, (arrival, verdict)) in arrivals.iter().zip(verdicts).enumerate() {
@@ -361,6 +384,7 @@ impl Packets {
                 self.all.push(ReplayedPacket { number, link, way: way(pipe.0), flow, record });
             }
         }
+        self.all.iter_mut().for_each(|packet| packet.number = numbers[packet.number]);
         self.all.sort_by_key(|packet| (packet.number, packet.record.arrival));
         self.all
     }
@@ -372,8 +396,8 @@ fn way(pipe: u32) -> &'static str {
 }
 
 /// Returns the arrivals recorded in falaj's own capture, with the header fields that rules and
-/// masks see in its frames.
-fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
+/// masks see in its frames, and the number of each packet in the capture.
+fn own_arrivals(capture: &Capture) -> Vec<(Arrival, usize)> {
     // Packets that arrived as one unit share the headers of its first packet.
     let mut first: BTreeMap<u32, Key> = BTreeMap::new();
     let mut of = |taken: &Taken, frame: &[u8]| {
@@ -386,7 +410,8 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
         let length = taken.length.unwrap_or(taken.bytes);
         Arrival { way: taken.way, flow, key, length, at: taken.arrival }
     };
-    capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, capture.frame(p)))).collect()
+    let packets = capture.packets.iter().zip(0..);
+    packets.filter_map(|(p, n)| Some((of(p.taken.as_ref()?, capture.frame(p)), n))).collect()
 }
 
 /// The interfaces of a capture at the ends of a link: packets of `up` go up, those of `down` go
@@ -430,8 +455,8 @@ impl Interfaces {
 /// Returns the arrivals of a capture of another program, or of falaj's own capture if it is
 /// replayed through another scenario than its own. Times count from the first packet; the
 /// scenario's rules choose links and flows. By default, interface 1 is the far end and all others
-/// are the near end.
-fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
+/// are the near end. Returns the number of each packet in the capture too.
+fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<(Arrival, usize)> {
     let way = |packet: &capture::Packet| match ends {
         Some(ends) => ends.way(packet.way),
         None => Some(u32::from(packet.way == 1)),
@@ -442,19 +467,18 @@ fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
             "warning: {others} packets are of a third or later interface, and go up: `--interface up=0,down=1` leaves them out"
         );
     }
-    let mut packets: Vec<_> = capture.packets.iter().filter_map(|p| Some((way(p)?, p))).collect();
+    let packets = capture.packets.iter().zip(0..);
+    let mut packets: Vec<_> = packets.filter_map(|(p, n)| Some((way(p)?, p, n))).collect();
     let left_out = capture.packets.len() - packets.len();
     if left_out > 0 {
         note!("{left_out} packets are left out: `--interface` does not name their interfaces");
     }
-    packets.sort_by_key(|(_, p)| p.at);
-    let first = packets.first().map_or(0, |(_, p)| p.at);
-    let arrival = |(way, packet): (u32, &capture::Packet)| Arrival {
-        way,
-        flow: None,
-        key: Key::of_ethernet(capture.frame(packet)),
-        length: packet.length.saturating_sub(ETHERNET).max(1),
-        at: Time(packet.at - first),
+    packets.sort_by_key(|(_, p, _)| p.at);
+    let first = packets.first().map_or(0, |(_, p, _)| p.at);
+    let arrival = |(way, packet, number): (u32, &capture::Packet, usize)| {
+        let (key, at) = (Key::of_ethernet(capture.frame(packet)), Time(packet.at - first));
+        let length = packet.length.saturating_sub(ETHERNET).max(1);
+        (Arrival { way, flow: None, key, length, at }, number)
     };
     packets.into_iter().map(arrival).collect()
 }
