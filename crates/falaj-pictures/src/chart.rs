@@ -399,8 +399,8 @@ const LETTER: f64 = 6.4;
 const HIGH: i32 = 13;
 
 /// Writes the words of places and, if the chart wants them beside the lines, the names of lines.
-/// Each is written at a position at which it covers no line. A name without such a position appears
-/// only in the legend.
+/// Each is written at a position at which it covers no line. Without such a position, the word of a
+/// place is written at the top, and the name of a line appears only in the legend.
 fn words(context: &Context<'_, '_>, chart: &Chart) -> Drawn {
     if chart.places.is_empty() && !chart.direct {
         return Ok(());

@@ -1,5 +1,6 @@
 //! The guarantees of each flow that hold whatever the other flows send; a service monitors them.
-//! Also the result of admission, which accepts a delay bound by the envelopes of all flows too.
+//! Also the result of admission, which accepts a delay bound that holds only if all flows keep to
+//! their envelopes, too.
 
 use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;

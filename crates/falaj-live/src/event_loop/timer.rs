@@ -10,8 +10,8 @@ pub enum Timer {
     /// Polls ports and clock all the time. This occupies a processor, and no packet is late because
     /// of a wake-up.
     Spin,
-    /// Sleeps until shortly before the instant (by the time that waking up has recently taken),
-    /// then spins; if other threads wait for a processor, it sleeps without spinning.
+    /// Sleeps until shortly before the instant (earlier by the recent wake-up latency), then spins;
+    /// if other threads wait for a processor, it sleeps without spinning.
     #[default]
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.

@@ -34,7 +34,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Parses `PORT` or `HOST'S:COMMAND'S`.
+    /// Parses `PORT` or `HOST_PORT:COMMAND_PORT`.
     ///
     /// # Errors
     /// Returns a message with the expected format.

@@ -103,7 +103,7 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
             .unwrap()
     };
     let (with, without) = (slow(Some(200e-6)), slow(None));
-    // For a timeout T the mean wait is (T (1 + rate T / 2)) / (1 + rate T), here 109 us.
+    // For a timeout T the mean fill is (T (1 + rate T / 2)) / (1 + rate T), here 109 us.
     assert!((with.fill * 1e6 - 109.09).abs() < 0.1 && without.fill > 1e-3, "{with:?} {without:?}");
 }
 
@@ -133,8 +133,8 @@ fn the_whole_way_is_as_simulated_elsewhere() {
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
         let found = forward(&machine, rate, 1_000_000, 3).unwrap();
-        // The index of the packet that opens the next batch drifts slowly: the confidence intervals
-        // are wide if most batches are full.
+        // The position, within an incoming batch, of the packet that opens the next outgoing batch
+        // drifts slowly: the confidence intervals are wide if most batches are full.
         let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
         assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
         assert!(

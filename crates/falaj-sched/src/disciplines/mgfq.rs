@@ -3,10 +3,10 @@
 //! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival plus the
 //! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
 //! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
-//! group that passes its last gate at the last opening before the packet is due. So each packet
-//! becomes eligible at most one period before its due date, which bounds the remaining jitter.
-//! Within a group, packets are not sorted by due dates; this is the disadvantage of using few
-//! queues.
+//! group that reaches the sent queue at the last opening before the packet is due. So each packet
+//! becomes eligible at most one period before its due date, which bounds the remaining jitter. It
+//! is sent earlier if `deadline` exceeds `gates` times `period`, or with `idle = "release"`. Within
+//! a group, packets are not sorted by due dates; this is the disadvantage of using few queues.
 //!
 //! The implementation sorts packets by the opening at which they join the queue, and by their
 //! number among all arrivals. This gives the same order, and no packets need to be moved at a gate.

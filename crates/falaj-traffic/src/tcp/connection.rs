@@ -406,8 +406,8 @@ pub(crate) mod tests {
         Ran { told, arrived }
     }
 
-    /// The transfer is sent in rounds of 10, 20, 40 and 30 segments of 1,460 B. All segments have
-    /// arrived half a round trip after the fourth round was sent.
+    /// The transfer is sent in rounds of 10, 20, 40 and 30 segments of 1,460 B; the last one has
+    /// 1,000 B. All segments have arrived half a round trip after the fourth round was sent.
     #[test]
     fn a_transfer_takes_as_many_round_trips_as_slow_start_does() {
         let bytes = 100 * 1_460 - 460;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Two connections are fair if Jain's index has at least this value. At this value the slower
 /// connection has about 63 percent of the faster one's rate.
 const FAIR: f64 = 0.95;
-/// Number of consecutive parts in which the connections must be fair.
+/// Number of consecutive intervals in which the connections must be fair.
 const IN_A_ROW: usize = 3;
 
 /// The results of a cell, measured or simulated.
@@ -26,8 +26,8 @@ pub(super) struct Measured {
     pub(super) gone: u64,
     /// Packets that were marked at the link.
     pub(super) marked: u64,
-    /// Bytes that each of two connections sent over the link, in each part from the start of the
-    /// second connection.
+    /// Bytes that each of two connections sent over the link, for each of the equal intervals
+    /// (`PARTS`) after the start of the second connection.
     pub(super) parts: Vec<[u64; 2]>,
 }
 
@@ -64,8 +64,8 @@ impl Measured {
         self.gone as f64 / self.offered.max(1) as f64
     }
 
-    /// The means of several runs, and the sums of their packet counts. The parts with two
-    /// connections are those of the run with the median convergence.
+    /// The means of several runs, and the sums of their packet counts. The intervals with
+    /// two connections are those of the run with the median convergence.
     pub(super) fn mean(runs: &[Measured]) -> Measured {
         let number = runs.len().max(1) as f64;
         let mean = |of: fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / number;
@@ -85,7 +85,7 @@ impl Measured {
         }
     }
 
-    /// The first part from which on the connections share fairly for some consecutive parts.
+    /// The first interval from which on the connections share fairly for [`IN_A_ROW`] intervals.
     pub(super) fn converged(&self) -> Option<usize> {
         let fair = |pair: &[u64; 2]| {
             let [a, b] = pair.map(|bytes| bytes as f64);
