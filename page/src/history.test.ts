@@ -37,7 +37,7 @@ test("totals become values of each second", () => {
   expect(history.began).toBe(100);
 });
 
-test("the last samples are kept, as many in each column", () => {
+test("the last samples are kept, equally many in each column", () => {
   const history = new History();
   for (let second = 0; second < KEPT + 40; second++) history.push(sample(second, flow(second, 0)), second);
   const track = history.track("up calm calm")!;
@@ -55,7 +55,7 @@ test("an event has the same time of day in every view, however late its sample c
   expect(looks).toEqual(Array(4).fill([1000, 1003, 1004]));
 });
 
-test("another service begins anew, and a removed adapter is forgotten", () => {
+test("a restarted service clears the history, and a removed adapter is forgotten", () => {
   const history = new History();
   history.push(sample(50, flow(1, 0)), 150);
   history.push(sample(1, flow(2, 0)), 160);
@@ -72,7 +72,7 @@ test("a lane for each flow of the direction", () => {
   expect(lanes(sample(1, flow(1, 0)), "down").map((lane) => lane.key)).toEqual(["down calm calm"]);
 });
 
-test("the last hour of the service is columns of the same kind", () => {
+test("`hour` returns the last hour in the same columns as a track", () => {
   const step = { end_ns: 10e9, offered: 2, sent: 1, p50_ns: null, p99_ns: 5, max_ns: 9, rate: 1, delay_ns: null, backlog: 3, broken: 0, dropped: { queue_full: 4 } };
   const series = hour([step, { ...step, end_ns: 20e9, dropped: {} }], 1000);
   expect(series.at).toEqual([1010, 1020]);

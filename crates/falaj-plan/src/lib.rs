@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(flow(2, 0), ("marked", 500_000, Ok("part".to_owned())));
         assert_eq!(flow(2, 1), ("one", 3_000_000, Ok("pair".to_owned())));
         assert_eq!(flow(2, 2), ("two", 3_000_000, Ok("pair".to_owned())));
-        let later = "none: the links that traffic far passes before may make its bursts larger";
+        let later = "none: traffic far passes other links first, which may make its bursts larger";
         assert_eq!(flow(2, 3), ("rest", 1_000_000, Err(later)));
     }
 }

@@ -35,14 +35,16 @@ impl Envelope {
         if let Some(later) = sources.iter().find(|s| !s.first) {
             let name = &later.source.name;
             return Err(format!(
-                "none: the links that traffic {name} passes before may make its bursts larger"
+                "none: traffic {name} passes other links first, which may make its bursts larger"
             ));
         }
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
             let what = match random.source.model {
                 Model::Poisson => "Poisson, whose bursts have no limit",
                 Model::Tcp(_) => "TCP, which adapts to the link and has no envelope",
-                Model::Recorded(_) => "a capture, which does not bound other traffic",
+                Model::Recorded(_) => {
+                    "a capture, which bounds only the recorded packets, not later traffic"
+                }
                 _ => "random, whose bursts have no limit",
             };
             return Err(format!("none: traffic {} is {what}", random.source.name));

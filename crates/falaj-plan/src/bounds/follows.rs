@@ -82,7 +82,7 @@ const HORIZONTAL: &str = "h(envelope, service)";
 /// The formula by the curve of a flow's turns.
 const TURNS: &str = "h(envelope, turns of Q at C)";
 /// The formula by the curve of deadlines.
-const DEADLINES: &str = "h(envelope, curve), and how late packets are after it";
+const DEADLINES: &str = "h(envelope, curve), plus the lateness after the deadline";
 
 pub(super) fn full_queue(guarantee: &Guarantee, flow: &Outlook) -> Delay {
     let queue = if flow.together { "the queue that all flows share" } else { "the queue" };
@@ -127,7 +127,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
         format!("the scheduler: its latency is {wait} of {total}")
     } else if on_a_curve {
         format!(
-            "its curve: that has {burst} within {}",
+            "its deadline curve: it reaches {burst} only after {}",
             words::nanos((delay - latency).0 as f64 + at)
         )
     } else if at > 0.0 {
@@ -143,7 +143,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     };
     let condition = by_whom(envelope, flow.together);
     let condition = if flow.jitter.is_some() {
-        format!("{condition}; the earliness of packets on the link before is not counted")
+        format!("{condition}; without the hold time of packets that left the previous link early")
     } else {
         condition
     };

@@ -194,7 +194,7 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
             let at = part.fields.field("match").map_or(part.fields.at.clone(), |f| f.at.clone());
             problems.push(
                 Problem::error(at, format!("no packet reaches {}", part.fields.what))
-                    .help(format!("no packet matches it that also matches {}", flow.fields.what)),
+                    .help(format!("no packet matches both it and {}", flow.fields.what)),
             );
             good = false;
         }

@@ -2501,7 +2501,7 @@ match = "udp dport 3"
             10 | match = "tcp"
                |         ^^^^^
                |
-               = help: no packet matches it that also matches flow `a`
+               = help: no packet matches both it and flow `a`
 
             error: flow `x`: a quantum of 10 B is out of range
               --> a.toml:11:11

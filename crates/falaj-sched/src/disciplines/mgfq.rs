@@ -43,8 +43,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "period",
             kind: Kind::Span,
             default: None,
-            doc: "time between two openings of the gates; due times are kept to within one period, \
-                  which bounds the remaining jitter",
+            doc: "time between two openings of the gates: a packet joins the sent queue at most \
+                  one period before it is due, which bounds the remaining jitter",
         },
         Param {
             name: "gates",
@@ -58,7 +58,7 @@ pub const MANIFEST: Manifest = Manifest {
             kind: Kind::Choice(&["hold", "release"]),
             default: Some("hold"),
             doc: "use of the link while all packets are behind gates: `hold` leaves it idle, \
-                  `release` sends the packet that would pass its last gate first",
+                  `release` sends the packet that would join the sent queue first",
         },
     ],
     flow: &[Param {

@@ -515,7 +515,8 @@ impl Guarantees for Rcsp {
                 condition: match own.delay_bound {
                     None => "packets that found room",
                     Some(_) => {
-                        "packets that found room; their earliness at the link before is not counted"
+                        "packets that found room; without the hold time of packets that left the \
+                         previous link early"
                     }
                 },
             },

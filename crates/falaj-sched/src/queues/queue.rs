@@ -537,14 +537,14 @@ mod tests {
         assert_eq!(
             (handles(&q).as_slice(), q.pool.capacity() < 16),
             (came.as_slice(), true),
-            "and no more of them"
+            "the pool does not grow"
         );
         while q.pop(a).is_some() {}
         q.push(b, packet(51, 1), ());
         assert_eq!(
             handles(&q),
             [20, 21, 30, 31, 51, 41],
-            "while one waits, the place that was freed last"
+            "while a packet is queued, the place freed last is reused first"
         );
     }
 

@@ -288,7 +288,9 @@ fn reload() {
     }
     std::fs::write(&service.file, THREE.replace("20mbit", "40mbit")).unwrap();
     signal("HUP", service.child.id());
-    service.until("the file as it is now", |service| rate(service) == Some(20_000_000));
+    service.until("the changed scenario file takes effect", |service| {
+        rate(service) == Some(20_000_000)
+    });
     service.end();
 }
 

@@ -33,7 +33,7 @@ that `make kernel` builds for --virtual-time has all of them.
 
 Delays are end to end: measured ones from sending to receiving, on one clock; simulated ones from
 queue to delivery. `- kernel` is the difference from the kernel. The line below the table compares
-the delays of each packet that arrived in both.
+the delays of each packet that arrived through the kernel and through live falaj.
 
 Exit status: 0; 2 if a case could not be measured.
 
@@ -119,7 +119,7 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
     let whole = format!("{}\n{traffic}", imported.scenario);
     // Paths of captures are relative to the case's directory.
-    let place = directory.join("traffic.toml, after what was imported");
+    let place = directory.join("scenario imported from tc.sh, followed by traffic.toml");
     let (mut scenario, warnings) =
         falaj_scenario::parse(&whole, &place.to_string_lossy()).map_err(told)?;
     file::tell(&warnings);

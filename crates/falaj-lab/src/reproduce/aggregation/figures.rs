@@ -85,12 +85,15 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         let [before, beyond] = [70e3, 100e3].map(|rate| forward(&small, rate, PACKETS, SEED));
         let (before, beyond) = (before?, beyond?);
         found.extend([
-            ("the delay stays: at 100 Kp/s over that at 70", ratio(&delays, 100.0, 70.0)),
+            ("the delay stays: delay at 100 Kp/s over delay at 70", ratio(&delays, 100.0, 70.0)),
             (
                 "the delay stays, also with room for two packets",
                 beyond.delay.mean / before.delay.mean,
             ),
-            ("the largest jitter rises: at 100 Kp/s over that at 70", ratio(&jitters, 100.0, 70.0)),
+            (
+                "the largest jitter rises: jitter at 100 Kp/s over jitter at 70",
+                ratio(&jitters, 100.0, 70.0),
+            ),
             (
                 "the largest jitter rises, also with room for two packets",
                 beyond.jitter / before.jitter,
@@ -105,7 +108,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         found.extend(largest.map(|p| ("largest mean delay", p.y)));
         found.extend(largest.map(|p| ("the delay falls from", p.x)));
         found.push((
-            "the largest jitter rises: at 900 Kp/s over that at 700",
+            "the largest jitter rises: jitter at 900 Kp/s over jitter at 700",
             ratio(&jitters, 900.0, 700.0),
         ));
         // The paper assumes that the machine's output is a Poisson stream. Under this assumption
@@ -121,7 +124,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
                 delay.half_width.map(|h| 2.0 * h),
             ));
         }
-        curves.push(FigureCurve { name: "sent on at random (us)", points: random });
+        curves.push(FigureCurve { name: "delay if the output were Poisson (us)", points: random });
     }
     curves.insert(0, FigureCurve { name: DELAY, points: delays });
     curves.push(FigureCurve { name: "largest jitter (us)", points: jitters });
@@ -139,11 +142,11 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         let at_any_rate = rates.iter().map(|&rate| f64::from(rate)).filter(|&rate| rate <= 80.0);
         Published::beside(DELAY, "mean delay, published", at_any_rate.map(|x| (x, 120.0)))
             .and("mean delay at 100 Kp/s, published", Some(DELAY), [(100.0, 50.0)])
-            .at(80.0, "published: forwards no more")
+            .at(80.0, "published: maximum forwarding rate")
     } else {
         let points = [(100.0, 280.0), (600.0, 400.0)];
         Published::beside(DELAY, "mean delay, published", points)
-            .at(800.0, "published: forwards no more")
+            .at(800.0, "published: maximum forwarding rate")
     };
     Ok(PaperFigure {
         label: format!("Figure {no}"),
@@ -225,8 +228,8 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
             2.0 * 800e3 / SIZE as f64 * service
         ),
         "As printed, exact and simulated: full batches alone and exponential services, there \
-         and back. With timeouts: deterministic services, a whole batch at once into the \
-         machine; they stand for the measured curve."
+         and back. The curve with timeouts has deterministic services, and each batch enters the \
+         machine as a whole. It stands for the paper's measured curve."
             .into(),
     ];
     let mut curves = vec![

@@ -38,7 +38,7 @@ const WORK: Work = Work {
         ("Figure 1", "mean delay below saturation", Allowed::near(120.0, 5.0), "us", DIGITS),
         (
             "Figure 1",
-            "the delay stays: at 100 Kp/s over that at 70",
+            "the delay stays: delay at 100 Kp/s over delay at 70",
             Allowed::within(0.9, 1.1),
             "",
             STATIC,
@@ -52,7 +52,7 @@ const WORK: Work = Work {
         ),
         (
             "Figure 1",
-            "the largest jitter rises: at 100 Kp/s over that at 70",
+            "the largest jitter rises: jitter at 100 Kp/s over jitter at 70",
             Allowed::least(2.0),
             "",
             SHARPLY,
@@ -70,7 +70,7 @@ const WORK: Work = Work {
         ("Figure 2", "the delay falls from", Allowed::near(600.0, 50.0), "Kp/s", STEP),
         (
             "Figure 2",
-            "the largest jitter rises: at 900 Kp/s over that at 700",
+            "the largest jitter rises: jitter at 900 Kp/s over jitter at 700",
             Allowed::least(2.0),
             "",
             SHARPLY,

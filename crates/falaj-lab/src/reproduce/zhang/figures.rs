@@ -466,7 +466,7 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
         ("the same at 213 kbit/s in the form `gated`", gated),
         ("increase of LC's delay", full - alone),
         ("LC's longest time without service", rest),
-        ("LC's delay comes to rest: at 40 packets/s over that at 20", grown),
+        ("LC's delay comes to rest: delay at 40 packets/s over delay at 20", grown),
         ("the same from 30 packets/s on, with the quanta of 20 packets/s", rested),
         ("at 98.4 % the BE flows' delay is twice that at 18 packets/s and more", holds(rise > 2.0)),
         ("BE flows at 18 packets/s: largest over smallest delay", spread),
@@ -700,7 +700,7 @@ fn figure_10(lab: &Lab) -> Result<PaperFigure> {
         ("utilisation at 12 packets/s, 1.3 Mbit/s", utilisation(12, 1_300_000.0)),
         ("utilisation at 18 packets/s, 1.3 Mbit/s", utilisation(18, 1_300_000.0)),
         (
-            "LC's delay comes to rest: at 30 packets/s over that at 18, at 770 kbit/s",
+            "LC's delay comes to rest: delay at 30 packets/s over delay at 18, at 770 kbit/s",
             at(0, 30.0) / at(0, 18.0),
         ),
         (
@@ -861,7 +861,8 @@ fn video_quantum(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
             })?;
         let found = vec![
             (
-                "LC's delay falls until 21,000 B: at 18,000 B over that at 27,000 B, at 770 kbit/s",
+                "LC's delay falls until 21,000 B: delay at 18,000 B over delay at 27,000 B, at \
+                 770 kbit/s",
                 at(0, 18_000.0) / at(0, 27_000.0),
             ),
             (

@@ -108,7 +108,7 @@ const WORK: Work = Work {
         ("Figure 5.1", "LC's longest time without service", Allowed::near(85.3, 0.05), "ms", DIGIT),
         (
             "Figure 5.1",
-            "LC's delay comes to rest: at 40 packets/s over that at 20",
+            "LC's delay comes to rest: delay at 40 packets/s over delay at 20",
             Allowed::within(0.85, 1.15),
             "",
             ALIKE,
@@ -266,7 +266,7 @@ const WORK: Work = Work {
         ),
         (
             "Figure 5.10",
-            "LC's delay comes to rest: at 30 packets/s over that at 18, at 770 kbit/s",
+            "LC's delay comes to rest: delay at 30 packets/s over delay at 18, at 770 kbit/s",
             Allowed::within(0.85, 1.15),
             "",
             ALIKE,
@@ -326,7 +326,8 @@ const WORK: Work = Work {
         ("Figure 5.13", "the same fall of LC at 1.3 Mbit/s", Allowed::least(5.0), "", FALLS),
         (
             "Figure 5.14",
-            "LC's delay falls until 21,000 B: at 18,000 B over that at 27,000 B, at 770 kbit/s",
+            "LC's delay falls until 21,000 B: delay at 18,000 B over delay at 27,000 B, at \
+             770 kbit/s",
             Allowed::least(5.0),
             "",
             FALLS,

@@ -11,7 +11,7 @@ pub(super) enum Method {
     /// Separated flow analysis: all queues as one, which pays for a burst once
     #[value(alias = "sfa")]
     AsOne,
-    /// A linear program, for paths with up to 64 queues together
+    /// A linear program, if all paths together have at most 64 queues
     #[value(alias = "plp")]
     Linear,
 }

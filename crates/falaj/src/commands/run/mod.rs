@@ -97,7 +97,7 @@ pub(crate) struct Args {
     /// Run this at the far end, with `sh -c` and without input; it ends with the command.
     #[arg(long, value_name = "COMMAND", help_heading = FAR_END)]
     pub(crate) peer: Option<OsString>,
-    /// Start the command once the far end listens at this port, after 30 s at most: 5201, 53/udp
+    /// Start the command once the far end listens at this port (5201, 53/udp); fail after 30 s
     ///
     /// [default: once --peer listens at any port, after 1 s at most, if the command names
     /// FALAJ_PEER or its address]
@@ -108,8 +108,9 @@ pub(crate) struct Args {
     no_wait: bool,
     #[command(flatten)]
     pub(crate) pace: PacingArgs,
-    /// The far end is another process. Packets travel to it and back in batches, limited by a
-    /// number of packets and a time, or until the reader is idle, or sized to keep a delay.
+    /// The far end is another process. Packets travel to it and back in batches. A batch ends at a
+    /// number of packets, and also after a time or when the reader is idle; `adaptive` chooses the
+    /// size that keeps a delay.
     #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us", help_heading = FAR_END,
         hide_short_help = true)]
     pub(crate) aggregate: Option<batching::Batching>,
@@ -133,7 +134,7 @@ pub(crate) struct Args {
     ///
     /// It is reached at the same port of the command's loopback addresses, or at another one: TCP
     /// and UDP, IPv4 and IPv6. May be given again.
-    #[arg(long = "host-port", value_name = "PORT[:COMMAND'S]", value_parser = HostPort::parse,
+    #[arg(long = "host-port", value_name = "PORT[:COMMAND_PORT]", value_parser = HostPort::parse,
         help_heading = FAR_END)]
     host_ports: Vec<HostPort>,
     /// Internet access from the far end.
@@ -289,7 +290,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     }
     if args.host.is_some() || !args.within.is_empty() {
         bail!(
-            "--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer"
+            "--host and --in are for a scenario with hosts, each [host.NAME]; this one has two \
+             ends: run the command of the far end by --peer"
         );
     }
     host_ports::check(&args.host_ports)?;

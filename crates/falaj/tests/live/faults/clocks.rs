@@ -119,7 +119,7 @@ pub(crate) fn stopped() {
     told.read_again(&THREE.replace("20mbit", "40mbit"));
     std::thread::sleep(Duration::from_secs(5));
     signal("CONT", told.id());
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     told.adds_up();
     let after = told.up("calm");

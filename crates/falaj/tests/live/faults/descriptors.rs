@@ -58,7 +58,7 @@ pub(crate) fn used_up() {
     limit(1_024);
     drop((waiting, asking));
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     told.adds_up();
     held.is_that_of(told.id());

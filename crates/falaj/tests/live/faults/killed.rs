@@ -161,7 +161,7 @@ pub(crate) fn behind_an_adapter() {
     let wild = told.service.processes["wild"].to_string();
     assert!(Command::new("kill").args(["-9", &wild]).status().expect("there is kill").success());
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     let gone = told.service.ask("DELETE", "/v1/adapters/wild", "text/plain", "");
     assert_eq!(gone.status, 200, "{}", gone.body);

@@ -90,13 +90,13 @@ pub(crate) fn neighbours() {
     let flood = Sender::each(&told, "wild", 0);
     let backlog = || number(&told.up("wild")["backlog"]);
     let mut before = backlog();
-    until("it has all that it may", || {
+    until("wild's backlog reaches its memory limit", || {
         std::thread::sleep(std::time::Duration::from_millis(500));
         let now = backlog();
         std::mem::replace(&mut before, now) + 100 > now && now > 50_000
     });
     told.read_again(&text.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     let calm = || number(&told.up("calm")["total"]["sent"]);
     // At one packet per 4 ms, 750 packets take 3 s; a slow host may take longer.
     let first = calm();

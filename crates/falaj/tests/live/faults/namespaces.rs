@@ -54,7 +54,7 @@ pub(crate) fn off() {
             .success()
     );
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     told.adds_up();
     held.is_that_of(told.id());

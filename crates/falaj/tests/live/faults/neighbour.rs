@@ -102,7 +102,7 @@ pub(crate) fn hangs() {
     );
     until("its ring is full", || not_taken() > before + 1_000);
     told.read_again(&text(&ring, "a1").replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     drop(flood);
     signal("CONT", peer.process());

@@ -43,7 +43,7 @@ pub(crate) fn tenfold() {
         told.adds_up();
         std::thread::sleep(Duration::from_millis(200));
     }
-    until("the file as it is now", || told.rate("calm") == 9_500_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 9_500_000);
     told.passes("calm");
     let after = Resident::of(told.id()).own;
     assert!(after <= before + 8_192, "{before} kB, then {after} kB");

@@ -19,7 +19,7 @@ pub(crate) fn comes_back() {
     netlink::delete("a1");
     told.says("adapter a is gone: waiting for it");
     told.read_again(&text.replace("50mbit", "60mbit"));
-    until("the file as it is now", || told.rate("a") == 30_000_000);
+    until("the changed scenario file takes effect", || told.rate("a") == 30_000_000);
     told.passes("b");
     hosts.join(0);
     told.says("adapter a is up");
@@ -40,7 +40,7 @@ pub(crate) fn comes_back() {
     netlink::delete("u1");
     told.says("the uplink is gone: waiting for it");
     told.read_again(&text.replace("50mbit", "70mbit"));
-    until("the file as it is now", || told.rate("a") == 35_000_000);
+    until("the changed scenario file takes effect", || told.rate("a") == 35_000_000);
     hosts.join(2);
     until("it is up again", || told.said().matches("the uplink is up").count() == 2);
     told.passes("a");
@@ -63,7 +63,7 @@ pub(crate) fn for_good() {
     told.says("adapter wild: its interface is gone for good");
     until("it is known", || told.service.adapter("wild")["gone"] == true);
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     told.adds_up();
     assert_eq!(told.said().matches("gone for good").count(), 1, "{}", told.said());

@@ -141,7 +141,7 @@ fn everything_at_once(told: &LoggedService, long: Duration) {
 fn rate_is_the_links(told: &LoggedService) {
     const RATE: f64 = 20e6;
     told.read_again(THREE);
-    until("the file as it is now", || told.rate("calm") == 10_000_000);
+    until("the changed scenario file takes effect", || told.rate("calm") == 10_000_000);
     let _flood = ["greedy", "wild"].map(|name| Sender::each(told, name, 100));
     let (mut seen, mut windows) = (look(told).0, 0);
     until("windows in which packets always waited", || {

@@ -41,7 +41,7 @@ pub(crate) fn interface() {
         let why = "cannot reserve the interface for this link: Device or resource busy (EBUSY); another falaj process forwards at this interface";
         assert!(ran.err.contains(why), "{words:?}: {ran:?}");
     }
-    until("the file as it is now", || told.rate("only") == 60_000_000);
+    until("the changed scenario file takes effect", || told.rate("only") == 60_000_000);
     told.passes("only");
     told.adds_up();
     held.is_that_of(told.id());
