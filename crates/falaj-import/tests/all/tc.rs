@@ -2094,7 +2094,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately"#]],
+              = help: rules are needed for it, and there are several devices: import the commands of each separately"#]],
     );
     becomes(
         "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\
@@ -2255,6 +2255,7 @@ fn iptables_marks_packets_for_filters() {
          tc filter add dev e parent 1: handle 0x10/0x30 fw flowid 1:10\n\
          tc filter add dev e parent 1: handle 0x40 fw flowid 1:10",
         expect![[r##"
+            # note: 4: in the kernel only packets of the host's own programs pass this chain; here all do
             # note: 5: this rule of iptables was left out: no filter of kind `fw` reads its mark
             # note: 6: `-i`: this rule of iptables was left out
             # note: 7: `--xor-mark`: this rule of iptables was left out

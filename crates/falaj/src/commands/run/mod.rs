@@ -134,7 +134,7 @@ pub(crate) struct Args {
     ///
     /// It is reached at the same port of the command's loopback addresses, or at another one: TCP
     /// and UDP, IPv4 and IPv6. May be given again.
-    #[arg(long = "host-port", value_name = "PORT[:COMMAND_PORT]", value_parser = HostPort::parse,
+    #[arg(long = "host-port", value_name = "PORT[:PORT]", value_parser = HostPort::parse,
         help_heading = FAR_END)]
     host_ports: Vec<HostPort>,
     /// Internet access from the far end.
