@@ -188,7 +188,7 @@ impl Discipline for QfqPlus {
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time.clone();
         self.time.rescale(&old.weights, &self.weights);
-        let [was, now] = self.weights.whole_instant(old.time.now(), &old.weights);
+        let (was, now) = (old.time.now(), self.time.now());
         for (f, &a) in old.of.iter().enumerate() {
             let (before, after) =
                 (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);

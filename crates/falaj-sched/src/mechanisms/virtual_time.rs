@@ -89,16 +89,6 @@ fn exact_byte(weights: &[u32]) -> u128 {
     u128::from(of) << (unit / u128::from(of)).ilog2()
 }
 
-/// What a change of the unit of virtual time does not alter, apart from rounding.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Keeps {
-    /// The distances of starts from virtual time, as in WF2Q+. A start that is equal to virtual
-    /// time stays so.
-    Distances,
-    /// The slots of starts, as in QFQ. A start at a multiple of the rounding stays there.
-    Slots,
-}
-
 /// Virtual time, and the weights by which the work is divided.
 #[derive(Debug, Clone)]
 pub(crate) struct VirtualTime {
@@ -342,19 +332,10 @@ impl VirtualTime {
     /// time in bytes. A flow with a new weight is not compensated for a lag that it had at the old
     /// weight. So no positive lag arises, and unchanged flows are served as if the others had left
     /// and returned.
-    pub(crate) fn reweigh(
-        &mut self,
-        flows: &mut Flows<Share>,
-        old: &Weights,
-        new: &Weights,
-        keeps: Keeps,
-    ) {
+    pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, old: &Weights, new: &Weights) {
         let was = self.clone();
         self.rescale(old, new);
-        let instants = match keeps {
-            Keeps::Distances => [was.now(), self.now()],
-            Keeps::Slots => new.whole_instant(was.now(), old),
-        };
+        let instants = [was.now(), self.now()];
         let rescales = old.byte != new.byte || old.largest != new.largest;
         let mut silent = Vec::new();
         let mut sum = 0;
@@ -470,13 +451,6 @@ impl Weights {
             Some(finer) => time << finer,
             None => time >> (was - is),
         }
-    }
-
-    /// The latest instant until `now` that is a whole number of units in both units, if the units
-    /// are powers of two; as a time in the unit of `old` and in this one.
-    pub(crate) fn whole_instant(&self, now: u64, old: &Weights) -> [u64; 2] {
-        let was = floor(now, old.byte.ilog2().saturating_sub(self.byte.ilog2()));
-        [was, self.in_unit(was.into(), old) as u64]
     }
 
     /// Initializes the flows, which are empty.
