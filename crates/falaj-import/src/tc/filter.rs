@@ -201,7 +201,7 @@ pub(super) fn read(
             return Err(Problem::error(at, "the filter names no class: `flowid CLASS` is missing"));
         }
     };
-    if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
+    if let Some(tagged) = place.protocol.filter(|word| is_tag(word))
         && !rule.terms.iter().any(|term| term.starts_with("vlan "))
     {
         return Err(no_equal_phrase(
@@ -229,6 +229,13 @@ pub(super) fn read(
     Ok(Filter { parent: place.parent, prio, rule, to, police, past, marks, table, at })
 }
 
+/// Returns true if the EtherType is that of a VLAN tag.
+fn is_tag(protocol: &Word) -> bool {
+    let lower = protocol.text.to_ascii_lowercase();
+    matches!(lower.as_str(), "802.1q" | "802.1ad")
+        || lower.starts_with("0x") && matches!(whole(protocol), Ok(0x8100 | 0x88a8))
+}
+
 /// Reads a filter's `protocol`: the name or the number of an EtherType.
 fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let Some(word) = protocol else { return Ok(None) };
@@ -236,7 +243,8 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let number = if lower.starts_with("0x") { whole(word)? } else { 0 };
     match (lower.as_str(), number) {
         // All types, and types of VLAN tags, for which `vlan_id` is read.
-        ("all" | "802.1q" | "802.1ad", _) | (_, 0x0003 | 0x8100 | 0x88a8) => Ok(None),
+        ("all", _) | (_, 0x0003) => Ok(None),
+        _ if is_tag(word) => Ok(None),
         ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
         ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),
         ("arp", _) | (_, 0x0806) => Ok(Some("ether arp")),
@@ -370,11 +378,23 @@ fn bytes(
     let is_ip = rule.version == Some("ip");
     let is_tcp = rule.terms.iter().any(|term| term == "tcp");
     match (of.text.as_str(), place) {
+        // The byte holds the version and the upper half of the traffic class.
+        ("u8", "0") if rule.version == Some("ip6") => {
+            if (value ^ 0x60) & mask & 0xf0 != 0 {
+                rule.is_nothing = true;
+                let what = "the version in an IPv6 header is 6: this matches no packet, and is \
+                            left out";
+                rule.notes.push(what.to_owned());
+            }
+            let at = Word { text: String::new(), at: of.at.clone() };
+            let class = service(value << 4 & 0xf0, mask << 4 & 0xf0, &at)?;
+            class.into_iter().for_each(|term| rule.term(term));
+        }
         // The match is meant for IPv4; well-known scripts repeat it for IPv6.
-        ("u8", "0") | ("u16", "2") if rule.version == Some("ip6") => {
+        ("u16", "2") if rule.version == Some("ip6") => {
             rule.is_nothing = true;
             rule.notes.push(
-                "of IPv6 these bytes are the traffic class and the flow label, which is random: \
+                "in an IPv6 header these bytes are a part of the flow label, which is random: \
                  this matches hardly any packet, and is left out"
                     .to_owned(),
             );

@@ -1288,14 +1288,16 @@ fn filters_of_bytes_are_fields() {
          tc filter add dev e parent 1: protocol ip prio 5 u32 match ip dport 0x1101 0xf0ff match ip protocol 0 0 flowid 1:3\n\
          tc filter add dev e parent 1: protocol ip prio 6 flower ip_proto tcp tcp_flags 0x12/0x13 flowid 1:3\n\
          tc filter add dev e parent 1: protocol ip prio 7 basic match 'cmp(u16 at 0 layer transport gt 1023)' classid 1:3\n\
-         tc filter add dev e parent 1: prio 8 handle 0x20/0xf0 fw classid 1:2",
+         tc filter add dev e parent 1: prio 8 handle 0x20/0xf0 fw classid 1:2\n\
+         tc filter add dev e parent 1: protocol ipv6 prio 9 u32 match u8 0x45 0xff at 0 flowid 1:2",
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
             # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 2: this also matches packets with IP options
-            # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this matches hardly any packet, and is left out
+            # note: 3: in an IPv6 header these bytes are a part of the flow label, which is random: this matches hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this matches no packet, and is left out
             # note: 9: no rule marks packets with 0x20/0xf0 yet: for tc the firewall marks, in falaj a rule
+            # note: 10: the version in an IPv6 header is 6: this matches no packet, and is left out
             # packets that e sends go up
             [link.e]
             rate = "8mbit"
