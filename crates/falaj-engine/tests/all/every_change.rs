@@ -1193,9 +1193,11 @@ fn qfq() {
     every_change(6, "qfq", 1, 8, true);
 }
 
-/// The smallest weight rises above a power of two, so that the unit of virtual time changes.
+/// The smallest weight rises above a power of two or falls below it, so that the unit of virtual
+/// time changes.
 #[test]
 fn qfq_in_another_unit() {
+    every_change(5, "qfq", 8, 1, true);
     every_change_of(5, "qfq", [1, 4, 4], 8, true);
 }
 
@@ -1206,6 +1208,7 @@ fn qfq_plus() {
     every_change_of(6, "qfq+", [1, 2, 4], 2, true);
     every_change_of(5, "qfq+", [2, 1, 1], 2, true);
     every_change_of(5, "qfq+", [1, 4, 1], 8, true);
+    every_change_of(5, "qfq+", [2, 4, 8], 1, true);
 }
 
 #[test]

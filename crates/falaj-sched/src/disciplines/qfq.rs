@@ -21,7 +21,9 @@ use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::flow_tag::{Place, Share, class, inverse, shift};
 use crate::mechanisms::groups::{Choice, Groups};
-use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free, unit};
+use crate::mechanisms::virtual_time::{
+    Keeps, NONE, SOON, VirtualTime, WEIGHT, Weights, is_free, unit,
+};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
@@ -95,7 +97,7 @@ impl Discipline for Qfq {
     /// service.
     fn migrate_from(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
-        self.time.reweigh(flows, &old.weights, &self.weights);
+        self.time.reweigh(flows, &old.weights, &self.weights, Keeps::Slots);
         for f in 0..self.weights.all.len() as u32 {
             let share = flows.state_mut(FlowId(f));
             if share.place() == Place::Present && f != self.in_hand {

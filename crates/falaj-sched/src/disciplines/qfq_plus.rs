@@ -188,7 +188,8 @@ impl Discipline for QfqPlus {
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time.clone();
         self.time.rescale(&old.weights, &self.weights);
-        let (was, now) = (old.time.now(), self.time.now());
+        let instants = [old.time.now(), self.time.now()];
+        let [was, now] = self.weights.whole_instants(instants, &old.weights);
         for (f, &a) in old.of.iter().enumerate() {
             let (before, after) =
                 (&old.aggregates[a as usize], &mut self.aggregates[self.of[f] as usize]);

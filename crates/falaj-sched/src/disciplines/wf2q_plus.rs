@@ -23,7 +23,7 @@ use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
-use crate::mechanisms::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
+use crate::mechanisms::virtual_time::{Keeps, NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -168,7 +168,7 @@ impl Discipline for Wf2qPlus {
             }
             return;
         }
-        self.time.reweigh(flows, &old.weights, &self.weights);
+        self.time.reweigh(flows, &old.weights, &self.weights, Keeps::Distances);
         for f in 0..self.weights.all.len() as u32 {
             if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
                 self.insert(flows, FlowId(f));

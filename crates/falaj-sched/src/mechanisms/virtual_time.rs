@@ -89,6 +89,16 @@ fn exact_byte(weights: &[u32]) -> u128 {
     u128::from(of) << (unit / u128::from(of)).ilog2()
 }
 
+/// Property of starts that a change of the unit of virtual time keeps, apart from rounding.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Keeps {
+    /// The distances of starts from virtual time, as in WF2Q+. A start that is equal to virtual
+    /// time stays so.
+    Distances,
+    /// The slots of starts, as in QFQ. A start at a multiple of the rounding stays there.
+    Slots,
+}
+
 /// Virtual time, and the weights by which the work is divided.
 #[derive(Debug, Clone)]
 pub(crate) struct VirtualTime {
@@ -332,10 +342,19 @@ impl VirtualTime {
     /// time in bytes. A flow with a new weight is not compensated for a lag that it had at the old
     /// weight. So no positive lag arises, and unchanged flows are served as if the others had left
     /// and returned.
-    pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, old: &Weights, new: &Weights) {
+    pub(crate) fn reweigh(
+        &mut self,
+        flows: &mut Flows<Share>,
+        old: &Weights,
+        new: &Weights,
+        keeps: Keeps,
+    ) {
         let was = self.clone();
         self.rescale(old, new);
-        let instants = [was.now(), self.now()];
+        let instants = match keeps {
+            Keeps::Distances => [was.now(), self.now()],
+            Keeps::Slots => new.whole_instants([was.now(), self.now()], old),
+        };
         let rescales = old.byte != new.byte || old.largest != new.largest;
         let mut silent = Vec::new();
         let mut sum = 0;
@@ -451,6 +470,13 @@ impl Weights {
             Some(finer) => time << finer,
             None => time >> (was - is),
         }
+    }
+
+    /// Virtual time `was` in the unit of `old` and `now` in this one, both rounded down to the last
+    /// instant that is whole in both units, if the units are powers of two.
+    pub(crate) fn whole_instants(&self, [was, now]: [u64; 2], old: &Weights) -> [u64; 2] {
+        let (of, before) = (self.byte.ilog2(), old.byte.ilog2());
+        [floor(was, before.saturating_sub(of)), floor(now, of.saturating_sub(before))]
     }
 
     /// Initializes the flows, which are empty.
