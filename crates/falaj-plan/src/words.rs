@@ -3,7 +3,8 @@
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// A time in nanoseconds, formatted with three significant digits: `870 ns`, `121 us`, `3.10 ms`.
+/// A time in nanoseconds, formatted with three significant digits, below 1 us in whole nanoseconds:
+/// `5 ns`, `121 us`, `3.10 ms`.
 pub fn nanos(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns < 999.5 => return format!("{ns:.0} ns"),

@@ -68,7 +68,7 @@ fn masked(dice: &mut Dice) -> PipeSpec {
     spec.masks.flows =
         spec.setup.flows.iter().map(|_| (dice.from(0, 1) == 0).then(|| any(dice))).collect();
     if Engine::new(std::slice::from_ref(&spec)).is_err() {
-        // Shares that fit once do not fit many times, and a single queue has no parts.
+        // A rate that fits the link once may not fit once for each queue, and `fifo` has one queue.
         spec = plain;
     }
     if dice.from(0, 2) == 0 || spec.masks.is_none() {
@@ -122,7 +122,8 @@ fn parts_are_the_whole() {
     assert!(parts > 600 && ids > 600, "{parts} parts, {ids} ids");
 }
 
-/// No packet is lost or mixed up, and polls change nothing, whatever ids are created and removed.
+/// Each packet is counted as sent or dropped, packets of one id stay in order, and polls change
+/// nothing, whatever ids are created and removed.
 #[test]
 fn packets_are_conserved_in_order_and_however_polled() {
     let (mut gone, mut beyond, mut links) = (0, 0, 0);
@@ -154,7 +155,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
             let before = last.insert((emit.flow, address), (emit.handle, emit.start));
             assert!(
                 before.is_none_or(|before| before.0 < emit.handle),
-                "seed {seed}: of one id in order"
+                "seed {seed}: packets of one id leave in order"
             );
         }
         let all: Vec<_> = (0..spec.setup.flows.len() as u32)
@@ -176,7 +177,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
                 (sent, dropped),
                 "seed {seed}: {report:?}"
             );
-            // For a flow, this number in each link.
+            // A flow's mask creates up to `most` queues in each link.
             let pipes = spec
                 .masks
                 .link
@@ -192,7 +193,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
     assert!(gone > 1_000 && beyond > 1_000 && links > 100, "{gone} {beyond} {links}");
 }
 
-/// Below `max-flows` each id is served as a separate flow would be.
+/// Up to `max-flows` ids, each one is served as a separate flow would be.
 #[test]
 fn ids_are_flows_of_their_own() {
     for seed in 0..1_000 {
@@ -237,8 +238,8 @@ fn a_link_that_went_forgot_nothing() {
     for seed in 0..1_500 {
         let mut dice = Dice::new(seed);
         let mut spec = undivided(&mut dice);
-        // Other disciplines round by a virtual time that continues while they are idle, and decide
-        // ties differently.
+        // In other disciplines virtual time continues while they are idle. Its rounding then
+        // differs, and with it the order at ties.
         if !["fifo", "drr", "wrr", "virtual-clock"].contains(&spec.kind) {
             continue;
         }
@@ -249,7 +250,7 @@ fn a_link_that_went_forgot_nothing() {
             bursts(&mut dice, &spec, 60_000).into_iter().map(|a| (a, 1)).collect();
         let link = Some(each(3, dice.from(1, 300)));
         let many = PipeSpec { masks: Masks { link, flows: Vec::new() }, ..spec.clone() };
-        // Opportunities and steps depend on the clock, with masks as well.
+        // Delivery opportunities and steps of the rate follow the clock, so masks do not move them.
         let plain = run(&spec, &arrivals, |_, _, _| {});
         let masked = run(&many, &arrivals, |_, _, _| {});
         assert_eq!(plain.out, masked.out, "seed {seed}: {spec:?}");
@@ -302,7 +303,7 @@ fn buckets_are_not_filled_by_leaving() {
     let mut engine = Engine::new(&[spec]).expect("a valid pipe");
     (0..10).for_each(|_| drop(send(&mut engine, 1, 0)));
     assert_eq!(emits(&send(&mut engine, 2, 100_000)).len(), 1);
-    // Tokens for one packet came in 100 us, and no more.
+    // Each 100 us bring tokens for one packet: two leave at 200 us, the third at 300 us.
     let again = [200_000, 200_000, 200_000]
         .map(|at| emits(&send(&mut engine, 1, at)).first().map(|e| e.end.0));
     assert_eq!(again, [Some(200_000), Some(200_000), Some(300_000)]);
@@ -374,8 +375,8 @@ fn changes_keep_what_masks_made() {
     }
 }
 
-/// Ids keep their queued packets if their maximum changes; if the mask changes, all packets join
-/// one queue.
+/// Ids keep their queued packets if their maximum changes, and ids beyond a smaller maximum are
+/// removed without loss of packets. If the mask changes, all packets join one queue.
 #[test]
 fn other_masks_take_over_what_waits() {
     let of = |mask: Mask, most| {
@@ -428,7 +429,7 @@ fn what_waits_leaves_by_its_link_beside_the_new_ones() {
     for (n, spec) in [&many, &plain, &many].into_iter().enumerate() {
         let prepared = engine.prepare(PIPE, spec).expect("it fits");
         engine.apply(prepared, Time::ZERO, &mut out).expect("nothing came between");
-        // Its link is free.
+        // The link for new packets is idle, so the packet is sent at once.
         let before = emits(&out).len();
         out.extend(send(&mut engine, 1, 0));
         assert_eq!(emits(&out).len(), before + 1, "{n}");

@@ -28,7 +28,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The match of the packets that the filter takes, behind the rules of policers.
+    /// Match of the packets that the filter takes: `rule`, without packets that have a mark in
+    /// `past`. The rules of policers, which set these marks, come first.
     pub(super) fn taken(&self) -> String {
         let past = self.past.iter().map(|mark| format!("not mark {mark}"));
         let rule = Some(self.rule.clone()).filter(|rule| self.past.is_empty() || rule != "any");
@@ -587,7 +588,8 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     Ok(())
 }
 
-/// Checks an action after others; `police`: the only one before it, a policer.
+/// Checks whether `action` may follow the actions before it. `police` is the policer if it is the
+/// only one of these; otherwise `None`, which is an error.
 fn follows(action: &Word, police: Option<&Police>) -> Result<(), Problem> {
     match police.filter(|_| action.text != "police") {
         Some(police) => police.before_action(action),

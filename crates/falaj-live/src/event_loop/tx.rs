@@ -169,7 +169,7 @@ impl Forwarder {
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(&first) = self.together.first() else { return Ok(()) };
         let to = self.ports[self.units.port(self.releases.burst(first).unit)].leaves_at;
-        // If the port has kept bursts, these are kept behind them.
+        // If earlier bursts still wait for this port, the new ones wait behind them.
         let wanting = if self.is_full(to) { None } else { Some(self.transmit()?) };
         match wanting {
             Some(None) => {}

@@ -136,7 +136,8 @@ pub trait Discipline: Send + Sized {
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
     /// Called when the head of `f` was replaced or removed without being transmitted by this
-    /// discipline. For example, the packet on the wire at a change of the discipline has left.
+    /// discipline. For example, a packet was on the wire when the discipline was changed, and has
+    /// now left.
     fn head_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }

@@ -203,7 +203,7 @@ impl Discipline for Ffs {
     }
 
     /// The distance of heads from the virtual time stays the same in bytes, except for the rounding
-    /// to narrower buckets. A flow owes at most a bucket.
+    /// to the new buckets. A flow owes at most a bucket.
     fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.sweep, self.in_hand) = (old.laps, old.sweep, old.in_hand);
         let now = self.weights.in_unit(old.now.into(), &old.weights) as u64;
@@ -329,9 +329,9 @@ impl MediumHooks for Ffs {}
 impl Guarantees for Ffs {
     /// Until virtual time reaches the bucket of a packet's finish time, each other flow gets two
     /// amounts: the service between the present virtual time and the end of that bucket, and one
-    /// packet. The finish time of that packet was later than the present virtual time. So the bound
-    /// is that of self-clocked fair queueing, with `sum of the others' L/C`, plus a bucket. The
-    /// head of a backlogged flow starts at most a bucket after virtual time.
+    /// packet more. That packet began before the present virtual time and finishes after it. So the
+    /// bound is that of self-clocked fair queueing, with `sum of the others' L/C`, plus a bucket.
+    /// The head of a backlogged flow starts at most a bucket after virtual time.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -371,7 +371,7 @@ mod tests {
 
     /// All other packets arrive while A1 is served; its finish time of 1 is the virtual time. The
     /// finish times are 5, 6 and 9 for B, 4 and 7 for C. A4 has the finish time 4 too, but C1
-    /// arrived first.
+    /// was in the bucket first: A4 joins it only as a head.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);

@@ -110,7 +110,7 @@ impl SourceSpec {
 
     /// A token bucket that bounds the source, as rate and burst in bytes, where a packet of some
     /// length counts as `cost(length)` bytes. `None` if the source may send any number of bytes at
-    /// once.
+    /// once, or if the rate or the burst exceeds its type.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
         // The buckets below count lengths. To convert them to costs, the bound assumes the packet
         // length with the highest cost per byte.

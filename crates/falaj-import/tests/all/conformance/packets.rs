@@ -1,9 +1,9 @@
 //! Packets through a scenario in simulated time: the packets to send and the expected results, in
 //! words.
 //!
-//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: the number of packets, and their size in
-//! bytes as the tool counts them: `tc` with the Ethernet header, dummynet without. Each such stream
-//! has a letter, in order: a, b, …
+//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down` begins with the number of packets and
+//! their size in bytes, as counted by the tool whose configuration is imported: `tc` with the
+//! Ethernet header, dummynet without. Each such stream has a letter, in order: a, b, …
 //!
 //! | expectation | meaning |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Permanent tests of attacks on a running service, and of their effects on others.
+//! Tests of attacks on a running service: they fail, and the traffic of its adapters is not
+//! affected.
 //!
 //! | module | attacker |
 //! |---|---|
