@@ -1,11 +1,11 @@
 //! The verdict on a paper: one row for each statement, table cell and figure, in one form for all
 //! papers.
 
-use serde::{Deserialize, Serialize};
-use std::fmt;
-
 use super::page::{escape, html_table};
 use falaj_terminal::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::process::ExitCode;
 
 /// The unit of statements in words that are true (1) or false (0).
 pub(super) const HOLDS: &str = "holds";
@@ -368,6 +368,17 @@ impl fmt::Display for VerdictCounts {
         }
         write!(f, "; besides, {bounds_kept} bounds kept, {not_judged} not judged")
     }
+}
+
+/// The exit status of a reproduction: 1 if rows differ for no known reason. Such rows are named on
+/// standard error, so that the log of a run with `--json` has them.
+pub(super) fn exit_code(rows: &[JudgedRow]) -> ExitCode {
+    let missed: Vec<&JudgedRow> = rows.iter().filter(|row| row.is_unexplained()).collect();
+    for row in &missed {
+        let [place, statement, published, ours, tolerance, _] = row.cells();
+        note!("{place}, {statement}: {ours}, published {published}, tolerance {tolerance}");
+    }
+    ExitCode::from(u8::from(!missed.is_empty()))
 }
 
 const HEADER: [&str; 6] = ["where", "statement", "published", "ours", "tolerance", "verdict"];

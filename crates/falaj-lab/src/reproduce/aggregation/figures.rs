@@ -151,14 +151,13 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     Ok(PaperFigure {
         label: format!("Figure {no}"),
         title: title.into(),
-        axes: Axes::Plain,
         x: "input (Kp/s)",
         y: "us; %",
         curves,
         published,
         notes,
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -247,14 +246,13 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     Ok(PaperFigure {
         label: "Figure 3".into(),
         title,
-        axes: Axes::Plain,
         x: "input (Kp/s)",
         y: "us",
         curves,
         published: Published::default().at(600.0, "published: model above measured up to here"),
         notes,
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -361,13 +359,12 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     Ok(PaperFigure {
         label: "Figure 4".into(),
         title,
-        axes: Axes::Plain,
         x: "packets in a batch",
         y: "us",
         curves,
         published: Published::beside(PRINTED, "published", [(ASKED_SIZE as f64, ASKED * 1e6)]),
         notes,
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

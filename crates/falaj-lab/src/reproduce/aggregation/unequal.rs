@@ -102,7 +102,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
     Ok(PaperFigure {
         label: super::UNEQUAL.into(),
         title: "mean wait of the batches of five unequal streams".into(),
-        axes: Axes::Plain,
         x: "load",
         y: "us",
         curves: vec![
@@ -110,7 +109,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
             FigureCurve { name: "exact (us)", points: exact },
             FigureCurve { name: "simulated (us)", points: simulated },
         ],
-        published: Published::default(),
         notes: vec![format!(
             "Streams of {rates} Kp/s in batches of {sizes} packets, exponential services with the \
              same mean. The delays with unequal services, of 3 to 7 us, have no model."
@@ -120,6 +118,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
             ("mean wait by matrices: largest distance from the simulated", farthest),
             ("delays of five unequal services, packet by packet: largest distance", own_farthest),
         ],
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

@@ -39,7 +39,7 @@ pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedR
     let mut rows = Vec::new();
     for figure in figures {
         let label = &figure.label;
-        let mut row = |statement: &str, allowed, unit, source: &str, ours| {
+        let mut row = |statement: &str, allowed, unit, source: &str, ours: f64| {
             let excuse = known.iter().find(|k| k.is_for(label, statement));
             let shown = excuse.and_then(|k| k.experiment.clone());
             let arguments = shown.unwrap_or_else(|| (work.experiment)(label));
@@ -50,7 +50,9 @@ pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedR
                 source: source.to_owned(),
                 experiment: format!("falaj reproduce {} {arguments}", work.name),
             };
-            rows.push(JudgedRow::judge(statement, allowed, ours, excuse.map(|k| k.why.as_str())));
+            let unmeasured = figure.unmeasured.as_deref().filter(|_| ours.is_nan());
+            let why = unmeasured.or(excuse.map(|k| k.why.as_str()));
+            rows.push(JudgedRow::judge(statement, allowed, ours, why));
         };
         for &(_, statement, allowed, unit, source) in
             work.published.iter().filter(|p| p.0 == *label)

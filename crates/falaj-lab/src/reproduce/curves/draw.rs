@@ -207,10 +207,7 @@ mod tests {
             y: "ms",
             axes: Axes::Each,
             curves: vec![curve("measured", |x| 7.0 + x), curve("simulated", |x| 8.0 - x)],
-            published: Published::default(),
-            notes: Vec::new(),
-            found: Vec::new(),
-            cells: Vec::new(),
+            ..PaperFigure::default()
         };
         let svg = svg(&figure).unwrap();
         let bars = svg.matches(&format!("stroke-width=\"{BAR}\"")).count();
@@ -235,12 +232,8 @@ mod tests {
             title: String::new(),
             x: "customers",
             y: "Mbit/s, ms",
-            axes: Axes::Plain,
             curves: vec![curve("slowest (Mbit/s)", 2.0), curve("a call (ms)", 1e-3)],
-            published: Published::default(),
-            notes: Vec::new(),
-            found: Vec::new(),
-            cells: Vec::new(),
+            ..PaperFigure::default()
         };
         assert_eq!(sheet(&figure).charts.len(), 2);
         let text = svg(&figure).unwrap();
@@ -280,10 +273,7 @@ mod tests {
             y: "bytes",
             axes: Axes::DecadesOfKinds,
             curves: vec![curve("one"), curve("other")],
-            published: Published::default(),
-            notes: Vec::new(),
-            found: Vec::new(),
-            cells: Vec::new(),
+            ..PaperFigure::default()
         };
         let svg = svg(&figure).unwrap();
         let words = words(&svg);
@@ -313,9 +303,7 @@ mod tests {
             axes,
             curves,
             published,
-            notes: Vec::new(),
-            found: Vec::new(),
-            cells: Vec::new(),
+            ..PaperFigure::default()
         }
     }
 

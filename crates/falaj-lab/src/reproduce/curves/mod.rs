@@ -39,7 +39,7 @@ pub(super) struct Work {
 }
 
 /// A figure or a table, and the values for the statements.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct PaperFigure {
     /// Label of the figure or table: the paper's number (`Figure 3`, `Table 5.1`), or a name of
     /// falaj's own.
@@ -54,8 +54,12 @@ pub(super) struct PaperFigure {
     pub(super) curves: Vec<FigureCurve>,
     pub(super) published: Published,
     pub(super) notes: Vec<String>,
-    /// The values of falaj, each with the statement of the paper that it is compared with.
+    /// The values of falaj, each with the statement of the paper that it is compared with; NaN for
+    /// a value that could not be measured.
     pub(super) found: Vec<(&'static str, f64)>,
+    /// The reason for which values are NaN: their statements are not judged.
+    #[serde(skip)]
+    pub(super) unmeasured: Option<String>,
     /// Cells of a table, or other values that the figure itself compares.
     #[serde(skip)]
     pub(super) cells: Vec<FigureCell>,
@@ -78,8 +82,9 @@ pub(super) fn figure_number(label: &str) -> &str {
 }
 
 /// The axes of a figure.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum Axes {
+    #[default]
     Plain,
     /// A bar for each whole number of the x axis, and nothing between these numbers.
     Each,
@@ -215,7 +220,7 @@ impl Work {
             )?;
             note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);
         }
-        Ok(ExitCode::from(u8::from(VerdictCounts::of(&rows).unexplained > 0)))
+        Ok(verdict::exit_code(&rows))
     }
 
     fn to_json(&self, figures: &[PaperFigure], judged: &[JudgedRow]) -> Value {

@@ -181,7 +181,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(out) = &args.out {
         write(&results, &wanted, out)?;
     }
-    Ok(ExitCode::from(u8::from(VerdictCounts::of(&results.rows()).unexplained > 0)))
+    Ok(verdict::exit_code(&results.rows()))
 }
 
 /// Writes the page, the pictures and the numbers.

@@ -1,7 +1,7 @@
 //! The limits of an emulator's accuracy according to the talk: its timer, and packets that compete
 //! for the card. The operating system is in [`system`](super::system).
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure, Published};
 use super::pipes::{OUT, datagram, network, send};
 use anyhow::{Context, Result};
 use falaj_sched::units::time::Time;
@@ -53,11 +53,9 @@ pub(super) fn timer() -> Result<PaperFigure> {
         ("largest error without a tick", at(&most, 0.0)),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "the timer: packets that wait for its next tick".into(),
         x: "us between ticks",
         y: "us late",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "mean", points: mean },
             FigureCurve { name: "most", points: most },
@@ -71,7 +69,7 @@ pub(super) fn timer() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -141,17 +139,15 @@ pub(super) fn competing() -> Result<PaperFigure> {
         ]);
     }
     Ok(PaperFigure {
-        label: String::new(),
         title: "competing pipes: packets of 1500 B that are due on the card at one instant".into(),
         x: "pipes",
         y: "us late at most",
-        axes: Axes::Plain,
         curves,
         published: Published::beside("100 Mbit/s", "100 Mbit/s, published", [(2.0, 120.0)]),
         notes: vec![
             "The talk's 120 us are a packet of 1500 B at 100 Mbit/s; at 1 Gbit/s it is a tenth. Each pipe more may add as much.".into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

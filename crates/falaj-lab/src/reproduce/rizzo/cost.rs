@@ -110,7 +110,6 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
         ("nearly empty", "0..1")
     };
     Ok(PaperFigure {
-        label: String::new(),
         title: format!("cost of a packet, {how}, by number of equal flows"),
         x: "flows",
         y: "ns",
@@ -129,7 +128,7 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
                 .into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -193,7 +192,6 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
         .map(|(case, n)| format!("{n}: {}", case.flowsets))
         .collect();
     Ok(PaperFigure {
-        label: String::new(),
         title: "cost of a packet among flows of several weights and sizes".into(),
         x: "mix",
         y: "ns",
@@ -205,6 +203,6 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
             "Published: dummynet's own test program. Empty: one packet in all; filled: to 20 for each flow, and drained.".into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

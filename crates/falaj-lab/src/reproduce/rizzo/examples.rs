@@ -1,7 +1,7 @@
 //! The talk's configurations: a DSL line, weights, reordering, a profile, a link for each customer.
 //! Each consists of commands of dummynet, imported as by `falaj import ipfw`, in simulated time.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
 use anyhow::{Context, Result};
 use falaj_engine::key::Key;
@@ -67,24 +67,21 @@ pub(super) fn dsl() -> Result<PaperFigure> {
         ("a full line carries, down", full(IN, 3_333)?),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "a DSL line of two pipes: 256 kbit/s up, 4 Mbit/s down, 20 ms".into(),
         x: "bytes",
         y: "ms to the other end",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "up", points: up },
             FigureCurve { name: "up, by hand", points: by_hand(256.0) },
             FigureCurve { name: "down", points: down },
             FigureCurve { name: "down, by hand", points: by_hand(4_000.0) },
         ],
-        published: Published::default(),
         notes: vec![
             "The talk has the rates and `a little bit of delay`; 20 ms are ours.".into(),
             quoted(DSL),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -133,23 +130,20 @@ pub(super) fn weights() -> Result<PaperFigure> {
         others.push(point(n.into(), 100.0 * least));
     }
     Ok(PaperFigure {
-        label: String::new(),
         title: "a queue of weight 10 beside one of weight 1 for each other host, 10 Mbit/s".into(),
         x: "other hosts",
         y: "share of the link (%)",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "weight 10", points: mine },
             FigureCurve { name: "weight 10, by hand", points: by_hand },
             FigureCurve { name: "weight 1, the smallest", points: others },
         ],
-        published: Published::default(),
         notes: vec![quoted(WEIGHTS)],
         found: vec![
             ("share of the queue of weight 10 beside 20 others", share),
             ("these 20: largest over smallest share", spread),
         ],
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -204,16 +198,13 @@ pub(super) fn reordering() -> Result<PaperFigure> {
         ("largest difference from the value by hand", off),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "packets that take a pipe of 100 ms with probability 0.3, else one of 10 ms".into(),
         x: "ms between packets",
         y: "overtaken (%)",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "overtaken", points: ours },
             FigureCurve { name: "by hand", points: by_hand },
         ],
-        published: Published::default(),
         notes: vec![
             "Overtaken: a later one came before it (RFC 4737). By hand: it took the longer pipe, \
              and not all that follow within 90 ms did."
@@ -221,7 +212,7 @@ pub(super) fn reordering() -> Result<PaperFigure> {
             quoted(REORDERING),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -275,11 +266,9 @@ pub(super) fn profile() -> Result<PaperFigure> {
     // The lost packets took air time too.
     let held = ends.len() as f64 / LOSSLESS / busy;
     Ok(PaperFigure {
-        label: String::new(),
         title: "a profile: time of packets beyond their own transmission".into(),
         x: "share of the packets",
         y: "ms",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve {
                 name: "measured",
@@ -290,7 +279,6 @@ pub(super) fn profile() -> Result<PaperFigure> {
                 points: shares.iter().map(|&s| point(s, drawn(s))).collect(),
             },
         ],
-        published: Published::default(),
         notes: vec![
             "The talk has no numbers; this profile is ours. The link is busy for the extra time, \
              and the upper 2 % of it are packets lost after all retransmissions."
@@ -303,7 +291,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
             ("lost", 100.0 * lost),
             ("packets in a second of a full link", held),
         ],
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -356,22 +344,19 @@ pub(super) fn customers() -> Result<PaperFigure> {
         ),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "a link of 5 Mbit/s for each customer, shared by his calls and all else".into(),
         x: "customers",
         y: "Mbit/s, ms",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "slowest (Mbit/s)", points: slowest },
             FigureCurve { name: "fastest (Mbit/s)", points: fastest },
             FigureCurve { name: "longest delay of a call (ms)", points: calls },
         ],
-        published: Published::default(),
         notes: vec![
             "Every customer has a call, and offers 6 Mbit/s beside it.".into(),
             quoted(CUSTOMERS),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

@@ -67,7 +67,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
     ]);
     let mixes: Vec<String> = MIXES.iter().zip(1..).map(|(mix, n)| format!("{n}: {mix}")).collect();
     Ok(PaperFigure {
-        label: String::new(),
         title: "service: bytes behind the fluid share, the worst flow of each mix".into(),
         x: "mix",
         y: "bytes",
@@ -90,6 +89,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

@@ -110,7 +110,6 @@ pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
         ),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "the operating system: how late packets are handed over while the machine is busy"
             .into(),
         x: "0 at rest, 1 processors busy, 2 disk too",
@@ -130,6 +129,6 @@ pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
             effort.live
         )],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

@@ -19,7 +19,7 @@ mod report;
 
 use super::Args;
 use super::cell_progress::CellProgress;
-use super::verdict::VerdictCounts;
+use super::verdict;
 use anyhow::{Context, Result, bail};
 use cell::SharedCell;
 use falaj_sched::units::time::Span;
@@ -133,7 +133,7 @@ pub(super) fn main(paper: &SharingPaper, args: &Args) -> Result<ExitCode> {
     if interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(ExitCode::from(u8::from(VerdictCounts::of(&rows).unexplained > 0)))
+    Ok(verdict::exit_code(&rows))
 }
 
 /// Runs all cells on all processors. Returns, for each cell, the values of each complete run.

@@ -20,7 +20,7 @@ mod simulated;
 
 use super::Args;
 use super::cell_progress::CellProgress;
-use super::verdict::VerdictCounts;
+use super::verdict;
 use anyhow::{Context, Result, bail};
 use falaj_guest::kernel::Kernel;
 use falaj_sim::cores;
@@ -81,8 +81,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let counts = VerdictCounts::of(&report::judged(&rows));
-    Ok(ExitCode::from(u8::from(counts.unexplained > 0)))
+    Ok(verdict::exit_code(&report::judged(&rows)))
 }
 
 /// Runs all cells on all processors. If the run is stopped, returns the rows of the cells that are

@@ -1,6 +1,6 @@
 //! The paper's figures, each with the paper's configuration and with falaj's alternative.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure, Published};
 use super::super::disk::Done;
 use super::fixture::{Experiment, Fixture, RateSeries, Runs, most};
 use super::testbed::{Divider, MachineLoad, Testbed};
@@ -97,16 +97,13 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
     let notes =
         vec![format!("The latest packet was handed over {late} after its nominal instant.")];
     PaperFigure {
-        label: String::new(),
         title,
         x: "s",
         y: "Mbit/s",
-        axes: Axes::Plain,
         curves,
-        published: Published::default(),
         notes,
-        found: Vec::new(),
-        cells: Vec::new(),
+        unmeasured: runs.stalled.clone(),
+        ..PaperFigure::default()
     }
 }
 
@@ -144,7 +141,8 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
     // The seconds in which both machines send. The first second of each machine is left out,
     // because its source starts in it.
     let (from, to) = (6, 25);
-    let of_cap = |vm: usize| over_all(&runs.live, vm, from, to) / f64::from(caps[vm]);
+    let of_cap =
+        |vm: usize| runs.measured(over_all(&runs.live, vm, from, to) / f64::from(caps[vm]));
     let simulated = |vm, from, to| over_all(&runs.simulated, vm, from, to);
     figure.found = vec![
         ("VM 1's actual rate, over the rate that is set", of_cap(0)),
@@ -155,7 +153,7 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
         ),
         (
             "VM 1's measured rate, over that simulated",
-            over_all(&runs.live, 0, from, to) / simulated(0, from, to),
+            runs.measured(over_all(&runs.live, 0, from, to) / simulated(0, from, to)),
         ),
     ];
     if !ours {
@@ -189,7 +187,9 @@ fn smallest(all: &[RateSeries]) -> f64 {
 /// queue behind them. Adds the curves to the figure.
 fn turns(lab: &Fixture, figure: &mut PaperFigure, sends: Vec<MachineLoad>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Divider::Netback([None; 2]), sends))?;
-    let curves = self::figure(String::new(), &turns).curves;
+    let of_turns = self::figure(String::new(), &turns);
+    figure.unmeasured = figure.unmeasured.take().or(of_turns.unmeasured);
+    let curves = of_turns.curves;
     for (name, beside) in [
         ("VM 1 measured", "VM 1 measured, netback's turns"),
         ("VM 2 measured", "VM 2 measured, netback's turns"),
@@ -227,18 +227,18 @@ fn unlimited(
     ));
     figure.found = if ours {
         vec![
-            ("smaller share of any second, as the link sent", smallest(&runs.sent)),
+            ("smaller share of any second, as the link sent", runs.measured(smallest(&runs.sent))),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
         ]
     } else {
         let turns = turns(lab, &mut figure, sends)?;
         vec![
             ("VM 2's share, simulated", part(&simulated, 1)),
-            ("smaller share of any second, as the link sent", smallest(&runs.sent)),
+            ("smaller share of any second, as the link sent", runs.measured(smallest(&runs.sent))),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
             (
                 "smaller share of any second with netback's turns by adapter, as the link sent",
-                smallest(&turns.sent),
+                turns.measured(smallest(&turns.sent)),
             ),
             (
                 "smaller share of any second with netback's turns by adapter, simulated",
@@ -260,7 +260,7 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
     let ratio = |all: &[RateSeries]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);
     figure.found = if ours {
         vec![
-            ("VM 2's rate over VM 1's, as the link sent", ratio(&runs.sent)),
+            ("VM 2's rate over VM 1's, as the link sent", runs.measured(ratio(&runs.sent))),
             ("the same, simulated", ratio(&runs.simulated)),
         ]
     } else {
@@ -269,7 +269,10 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
         vec![
             ("VM 2's rate over VM 1's, simulated", ratio(&runs.simulated)),
             ("the same with netback's turns by adapter", ratio(&turns.simulated)),
-            ("the same with netback's turns by adapter, as the link sent", ratio(&turns.sent)),
+            (
+                "the same with netback's turns by adapter, as the link sent",
+                turns.measured(ratio(&turns.sent)),
+            ),
         ]
     };
     Ok(figure)
@@ -295,9 +298,12 @@ fn disk(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     figure.found = vec![
         (
             "VM 1's rate while the disk is written to, over that before",
-            during / over_all(&runs.live, 0, 1, from),
+            runs.measured(during / over_all(&runs.live, 0, 1, from)),
         ),
-        ("VM 1's rate while the disk is written to, over what the link carries", during / most()),
+        (
+            "VM 1's rate while the disk is written to, over what the link carries",
+            runs.measured(during / most()),
+        ),
     ];
     Ok(figure)
 }
@@ -345,9 +351,12 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     figure.found = vec![
         (
             "each second's share, farthest from the weights, as the link sent",
-            farthest(&runs.sent, live, live),
+            runs.measured(farthest(&runs.sent, live, live)),
         ),
-        ("the same in the first 100 ms after a change", farthest(&runs.sent, live, 1)),
+        (
+            "the same in the first 100 ms after a change",
+            runs.measured(farthest(&runs.sent, live, 1)),
+        ),
         (
             "each second's share, farthest from the weights, simulated",
             farthest(&runs.simulated, simulated, simulated),

@@ -7,6 +7,7 @@ use crate::adapter_traffic;
 use crate::adapter_traffic::{Guests, TrafficPlan, Window, simulate};
 use anyhow::Result;
 use falaj_sched::units::time::Span;
+use falaj_terminal::text;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +28,9 @@ pub(super) struct Thoroughness {
     pub(super) long: bool,
     /// Factor by which all rates are lower than the paper's; reported rates are multiplied by it.
     pub(super) slower: u32,
+    /// Maximum number of times that a run on real packets is made until one without a stall of this
+    /// host is found.
+    pub(super) tries: u32,
 }
 
 impl Thoroughness {
@@ -37,6 +41,7 @@ impl Thoroughness {
         simulated: 10,
         long: true,
         slower: 1,
+        tries: 2,
     };
     pub(super) const QUICK: Thoroughness = Thoroughness {
         second: Span::from_millis(100),
@@ -45,6 +50,7 @@ impl Thoroughness {
         simulated: 3,
         long: false,
         slower: 1,
+        tries: 5,
     };
     /// In guests: six of Xen's periods in a second of the paper, and three windows of 100 ms.
     pub(super) const GUESTS: Thoroughness = Thoroughness {
@@ -94,6 +100,23 @@ pub(super) struct Runs {
     pub(super) disk: Option<Done>,
     /// Number of windows in a second of the paper: on real packets, and simulated.
     pub(super) parts: [usize; 2],
+    /// The reason for which measured values are not judged, if this host stalled in a run.
+    pub(super) stalled: Option<String>,
+}
+
+impl Runs {
+    /// This measured value; NaN if this host stalled.
+    pub(super) fn measured(&self, value: f64) -> f64 {
+        if self.stalled.is_some() { f64::NAN } else { value }
+    }
+}
+
+/// A run on real packets.
+struct LiveRun {
+    windows: Vec<Window>,
+    disk: Option<Done>,
+    /// Maximum lateness of a delivery.
+    late: Span,
 }
 
 pub(super) struct Fixture {
@@ -162,42 +185,26 @@ impl Fixture {
         (SEED..SEED + self.times(experiment, self.effort.simulated)).map(run).collect()
     }
 
-    fn make(&self, experiment: &Experiment) -> Result<Runs> {
-        let Experiment { bed, disk, fine, .. } = experiment;
-        let effort = self.effort;
+    /// The duration on real packets that stands for one second of the paper.
+    fn second(&self, Experiment { bed, disk, .. }: &Experiment) -> Span {
         let periods = matches!(bed.server, Divider::Netback(_)) || !bed.changes.is_empty();
-        let second = if periods { effort.second } else { effort.short };
+        // Rates beside the disk load are counted at the receiver, where a late packet matters more
+        // the shorter a second is.
+        if periods || disk.is_some() { self.effort.second } else { self.effort.short }
+    }
+
+    fn make(&self, experiment: &Experiment) -> Result<Runs> {
+        let Experiment { bed, fine, .. } = experiment;
+        let effort = self.effort;
+        let second = self.second(experiment);
         let parts = if *fine && second > FINE { (second.0 / FINE.0) as usize } else { 1 };
         let simulated_parts = if *fine { (SECOND.0 / FINE.0) as usize } else { 1 };
         let mut runs = Runs { parts: [parts, simulated_parts], ..Runs::default() };
-        let homes = bed.homes();
+        let window = Span(second.0 / parts as u64);
         for seed in SEED..SEED + self.times(experiment, effort.live) {
-            let scenario = bed.scenario(second, self.effort.slower, seed)?;
-            let window = Span(second.0 / parts as u64);
-            let load = RefCell::new(None);
-            let begins = || -> Result<()> {
-                let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
-                let lead = Duration::from_nanos(falaj_experiment::measure::LEAD.0);
-                if let Some((from, to)) = disk {
-                    *load.borrow_mut() = Some(DiskLoad::between(lead + at(*from), lead + at(*to))?);
-                }
-                Ok(())
-            };
-            let adapters = &VMS[..homes.iter().max().map_or(1, |last| last + 1)];
-            let plan = TrafficPlan {
-                scenario: &scenario,
-                homes: &homes,
-                adapters,
-                window,
-                begins: &begins,
-                terms: None,
-                guests: self.guests.as_ref(),
-            };
-            let measured = adapter_traffic::measure(&plan).map(|measured| measured.windows);
-            let loaded = load.into_inner().map(DiskLoad::end).transpose();
-            let windows = measured?;
-            runs.disk = loaded?;
-            runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
+            let LiveRun { windows, disk, late } = self.run_calmly(experiment, seed, window)?;
+            runs.disk = disk;
+            runs.late = late.max(runs.late);
             runs.live.push(windows.iter().map(|w| self.both(&w.received, window)).collect());
             let sent = |w: &Window| {
                 self.both(
@@ -209,11 +216,75 @@ impl Fixture {
                 runs.sent.push(windows.iter().map(sent).collect());
             }
         }
+        if runs.late > self.stall() {
+            runs.stalled = Some(format!(
+                "this host stalled for {} in the best of {} tries; half of a full queue is sent in \
+                 {}. Measure again when the host is less busy",
+                text::nanos(runs.late.0 as f64),
+                effort.tries,
+                text::nanos(self.stall().0 as f64),
+            ));
+        }
         runs.simulated = self.simulate(experiment, simulated_parts)?;
         Ok(runs)
     }
+
+    /// The lateness from which on a run shows the host and not the scheduler: the time in which the
+    /// link sends half of a flow's queue while the sender stalls.
+    fn stall(&self) -> Span {
+        STALL * u64::from(self.effort.slower)
+    }
+
+    /// Runs an experiment on real packets until a run has no stall of this host. Returns that run,
+    /// or the one with the shortest stall.
+    fn run_calmly(&self, experiment: &Experiment, seed: u64, window: Span) -> Result<LiveRun> {
+        let mut best = self.run(experiment, seed, window)?;
+        for _ in 1..self.effort.tries {
+            if best.late <= self.stall() {
+                break;
+            }
+            let run = self.run(experiment, seed, window)?;
+            if run.late < best.late {
+                best = run;
+            }
+        }
+        Ok(best)
+    }
+
+    /// Runs an experiment once on real packets.
+    fn run(&self, experiment: &Experiment, seed: u64, window: Span) -> Result<LiveRun> {
+        let Experiment { bed, disk, .. } = experiment;
+        let second = self.second(experiment);
+        let homes = bed.homes();
+        let scenario = bed.scenario(second, self.effort.slower, seed)?;
+        let load = RefCell::new(None);
+        let begins = || -> Result<()> {
+            let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
+            let lead = Duration::from_nanos(falaj_experiment::measure::LEAD.0);
+            if let Some((from, to)) = disk {
+                *load.borrow_mut() = Some(DiskLoad::between(lead + at(*from), lead + at(*to))?);
+            }
+            Ok(())
+        };
+        let plan = TrafficPlan {
+            scenario: &scenario,
+            homes: &homes,
+            adapters: &VMS[..homes.iter().max().map_or(1, |last| last + 1)],
+            window,
+            begins: &begins,
+            terms: None,
+            guests: self.guests.as_ref(),
+        };
+        let measured = adapter_traffic::measure(&plan).map(|measured| measured.windows);
+        let disk = load.into_inner().map(DiskLoad::end).transpose();
+        let windows = measured?;
+        let late = windows.iter().map(|w| w.late).max().unwrap_or_default();
+        Ok(LiveRun { windows, disk: disk?, late })
+    }
 }
 
+/// Half of the time in which the link sends a full queue of a flow, 400 packets.
+const STALL: Span = Span::from_millis(24);
 /// Window for observing the effect of a change.
 const FINE: Span = Span::from_millis(100);
 const SECOND: Span = Span::from_secs(1);

@@ -6,7 +6,7 @@
 //! delay plus an offset that grows or shrinks with time. A shrinking offset is zero at the end of
 //! the last run.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure};
 use super::figures::{BE_RATE, DELAY, Lab, USED, at_load, be, holds, lc};
 use super::testbed::{SEEDS, TestbedResult, TestbedServer};
 use anyhow::Result;
@@ -48,20 +48,16 @@ fn by_two_clocks(
 
 fn figure(title: &str, curves: Vec<FigureCurve>) -> PaperFigure {
     PaperFigure {
-        label: String::new(),
         title: title.into(),
         x: BE_RATE,
         y: DELAY,
-        axes: Axes::Plain,
         curves,
-        published: Published::default(),
         notes: vec![
             "Under DRR++ at 250 kbit/s; delays are means of five seeds, with the offset of a clock \
              that runs fast or slow by a constant rate. The thesis' clocks also jumped."
                 .into(),
         ],
-        found: Vec::new(),
-        cells: Vec::new(),
+        ..PaperFigure::default()
     }
 }
 

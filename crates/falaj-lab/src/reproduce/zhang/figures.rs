@@ -179,18 +179,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<PaperFigure> {
 
 fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve>) -> PaperFigure {
     let (label, title) = (String::new(), title.to_owned());
-    PaperFigure {
-        label,
-        title,
-        x,
-        y,
-        axes: Axes::Decades,
-        curves,
-        published: Published::default(),
-        notes: Vec::new(),
-        found: Vec::new(),
-        cells: Vec::new(),
-    }
+    PaperFigure { label, title, x, y, axes: Axes::Decades, curves, ..PaperFigure::default() }
 }
 
 /// Largest number of bytes that a source sends above its mean rate (in B/s) in any interval.

@@ -2,7 +2,7 @@
 //! and the link between them is the gateway. Delays are measured on one clock; the same packets are
 //! simulated for comparison.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::figures::{DIVIDED, USED, VIDEO_EFFECTIVE, WHOLE, at_load, video};
 use super::testbed::{Lc, Testbed, TestbedServer, simulated};
 use anyhow::{Result, bail};
@@ -68,7 +68,6 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
             .unwrap_or_default()
     };
     Ok(PaperFigure {
-        label: String::new(),
         title: format!("measured and simulated: {what}"),
         x: "0 LC, 1 to 3 BE",
         y: "mean delay (ms)",
@@ -80,7 +79,6 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
             }),
             curve("simulated", &|flow| expected[flow]),
         ],
-        published: Published::default(),
         notes: vec![format!(
             "Measured over {}: client, gateway and server are processes, {duration} of the same \
              packets that are simulated; {received} of {sent} datagrams arrived. The gateway was \
@@ -101,6 +99,6 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
             ),
             ("datagrams received, of those sent", received as f64 / sent.max(1) as f64),
         ],
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

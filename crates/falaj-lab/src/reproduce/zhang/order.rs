@@ -1,7 +1,7 @@
 //! The parts of the thesis about single packets: the service order of Figure 2.1, and traffic that
 //! breaks Theorem 2.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure, Published};
 use anyhow::{Result, anyhow};
 use falaj_engine::classifier::Classifier;
 use falaj_engine::counted_layer::CountedLayer;
@@ -112,11 +112,9 @@ pub(super) fn figure() -> Result<PaperFigure> {
         curves.push(FigureCurve { name, points });
     }
     Ok(PaperFigure {
-        label: String::new(),
         title: "penalty for excess bandwidth used earlier: packets of connection 2 between the 900th and the 901st of connection 1".into(),
         x: "packets of connection 2 at 900 s",
         y: "packets",
-        axes: Axes::Plain,
         curves,
         published: Published::beside("Virtual Clock", "Virtual Clock, published", [(600.0, 450.0)])
             .and("SCFQ, published", Some("SCFQ"), [(600.0, 1.0)])
@@ -130,7 +128,7 @@ pub(super) fn figure() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }
 
@@ -180,17 +178,14 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         ("the bound of `falaj plan` is never exceeded", if kept { 1.0 } else { 0.0 }),
     ];
     Ok(PaperFigure {
-        label: String::new(),
         title: "the largest delay of LC's burst, and the bound".into(),
         x: "BE flows",
         y: "ms",
-        axes: Axes::Plain,
         curves: vec![
             FigureCurve { name: "reached", points: reached },
             FigureCurve { name: "Theorem 2", points: printed },
             FigureCurve { name: "falaj plan", points: ours },
         ],
-        published: Published::default(),
         notes: vec![
             "Lemma 3 counts a single BE flow in place of all n. Each of them may carry over nearly \
              a packet, so the bound is `sigma/r + (Q' + n L)/C` in place of the printed \
@@ -198,6 +193,6 @@ pub(super) fn theorem() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
-        cells: Vec::new(),
+        ..PaperFigure::default()
     })
 }

@@ -5,7 +5,7 @@
 //! each delay is compared with the bound of `falaj plan`. Shares are measured while every flow
 //! sends at twice the link's rate.
 
-use super::super::curves::{Axes, CurvePoint, FigureCell, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCell, FigureCurve, PaperFigure};
 use super::super::verdict::Allowed;
 use anyhow::{Context, Result, anyhow};
 use falaj_plan::network::Routes;
@@ -249,17 +249,15 @@ fn figure(
         title: title.into(),
         x,
         y: "largest delay (ms)",
-        axes: Axes::Plain,
         curves,
-        published: Published::default(),
         notes: vec![
             "Links of 10 Mbit/s. The flow of low latency sends packets of 500 B at 1 Mbit/s in \
              bursts of 1500 B, the others packets of 1500 B in bursts of 6000 B. Delays are from \
              end to end; bounds are those of `falaj plan`."
                 .into(),
         ],
-        found: Vec::new(),
         cells,
+        ..PaperFigure::default()
     }
 }
 
