@@ -1,6 +1,6 @@
 //! The curves of each figure, with remarks.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure, Published};
 use super::live::Live;
 use crate::aggregate::CrossingCost;
 use anyhow::{Context, Result, bail};

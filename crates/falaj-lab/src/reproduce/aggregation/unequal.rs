@@ -1,7 +1,7 @@
 //! Streams that differ in rate, batch size and service. The paper's notation allows such streams,
 //! but none of its figures shows them.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{CurvePoint, FigureCurve, PaperFigure};
 use anyhow::{Context, Result};
 use falaj_engine::chance::Chance;
 use falaj_queueing::{Ask, Effort, Line, Policy, Service, Shape, Stream, Superposed};
