@@ -203,9 +203,9 @@ impl Clause {
             }
             Term::MacSrc(mac) => self.set(6, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
             Term::MacDst(mac) => self.set(7, bit::MAC | (bit::MAC - 1), bit::MAC | of_mac(*mac)),
-            Term::Tos(tos) => {
+            Term::Tos { value, mask } => {
                 self.set(5, bit::TOS, bit::TOS);
-                self.set(4, 0xff << 40, u64::from(*tos) << 40);
+                self.set(4, u64::from(*mask) << 40, u64::from(*value) << 40);
             }
             Term::Dscp(dscp) => {
                 self.set(5, bit::TOS, bit::TOS);

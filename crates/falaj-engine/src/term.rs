@@ -31,8 +31,13 @@ pub enum Term {
     MacSrc([u8; 6]),
     /// Destination address of the frame.
     MacDst([u8; 6]),
-    /// The byte of DSCP and ECN (type of service, traffic class).
-    Tos(u8),
+    /// The byte of DSCP and ECN (type of service, traffic class), in the bits of `mask`.
+    Tos {
+        /// The value of these bits; the other bits are zero.
+        value: u8,
+        /// The bits that are compared.
+        mask: u8,
+    },
     /// The upper six bits of that byte.
     Dscp(u8),
     /// Range of lengths of the IP packet, both ends included.
@@ -80,7 +85,7 @@ impl Term {
             Term::Vlan(vlan) => key.vlan == Some(*vlan),
             Term::MacSrc(mac) => key.macs.is_some_and(|m| m.src == *mac),
             Term::MacDst(mac) => key.macs.is_some_and(|m| m.dst == *mac),
-            Term::Tos(tos) => key.tos == Some(*tos),
+            Term::Tos { value, mask } => key.tos.is_some_and(|tos| tos & mask == *value),
             Term::Dscp(dscp) => key.tos.is_some_and(|tos| tos >> 2 == *dscp),
             Term::Length(from, to) => key.length.is_some_and(|l| (*from..=*to).contains(&l)),
             Term::Ttl(from, to) => key.ttl.is_some_and(|t| (*from..=*to).contains(&t)),
@@ -123,7 +128,8 @@ impl fmt::Display for Term {
             Term::Vlan(vlan) => write!(f, "vlan {vlan}"),
             Term::MacSrc(of) => mac(f, "mac-src", of),
             Term::MacDst(of) => mac(f, "mac-dst", of),
-            Term::Tos(tos) => write!(f, "tos 0x{tos:02x}"),
+            Term::Tos { value, mask: u8::MAX } => write!(f, "tos 0x{value:02x}"),
+            Term::Tos { value, mask } => write!(f, "tos 0x{value:02x}/0x{mask:02x}"),
             Term::Dscp(dscp) => write!(f, "dscp {dscp}"),
             Term::Length(from, to) => range(f, "length", *from, *to),
             Term::Ttl(from, to) => range(f, "ttl", (*from).into(), (*to).into()),

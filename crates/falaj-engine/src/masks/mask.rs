@@ -288,7 +288,7 @@ impl Mask {
                 ([], _) => format!("no {name}"),
                 (part, "mac-src" | "mac-dst") => format!("{name} {}", mac(part)),
                 (&[set], "flags") => Term::Flags { set, clear: !set }.to_string(),
-                (&[tos], "tos") => Term::Tos(tos).to_string(),
+                (&[value], "tos") => Term::Tos { value, mask: u8::MAX }.to_string(),
                 (part, "ether") => format!("ether 0x{:04x}", number(part)),
                 (part, _) => format!("{name} {}", number(part)),
             });

@@ -59,7 +59,11 @@ impl Dice {
                 Term::Ether(0x806),
                 Term::MacDst([from as u8; 6]),
             ]),
-            13 => self.one_of(&[Term::Dscp(from as u8), Term::Tos(4 * from as u8)]),
+            13 => {
+                let mask = self.one_of(&[u8::MAX, 0x1c, 3]);
+                let value = (4 * from as u8) & mask;
+                self.one_of(&[Term::Dscp(from as u8), Term::Tos { value, mask }])
+            }
             14 => self.one_of(&[Term::Length(0, 99), Term::Ttl(from as u8, 64)]),
             15 => self.one_of(&[
                 Term::Fragment,

@@ -12,7 +12,7 @@ use falaj_engine::header::{Protocol, Version};
 use falaj_engine::table::{Field, LookupTable};
 use falaj_engine::term::Term;
 use normal::apart;
-use operands::{bounds, dscp, each, flags, mac, mark, net, protocol, wrong};
+use operands::{bounds, dscp, each, flags, mac, mark, net, protocol, tos, wrong};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -39,7 +39,11 @@ pub const TERMS: &[(&str, &str)] = &[
     ),
     ("dport", "`dport N`, `dport N-M`, a list or `dport table NAME`: destination port"),
     ("dscp", "`dscp N`: DSCP from 0 to 63, or a name such as `ef`, `af41`, `cs1`"),
-    ("tos", "`tos N`: TOS byte, DSCP and ECN together, from 0 to 255 or `0x00` to `0xff`"),
+    (
+        "tos",
+        "`tos N`: TOS byte, DSCP and ECN together, from 0 to 255 or `0x00` to `0xff`; `tos \
+         0x08/0x18`: the bits of the byte where the mask after `/` has ones",
+    ),
     ("ttl", "`ttl N` or `ttl N-M`: time to live, or hop limit of IPv6"),
     ("length", "`length N` or `length N-M`: length of the IP packet in bytes, from its header"),
     (
@@ -66,9 +70,10 @@ pub const TERMS: &[(&str, &str)] = &[
 ];
 
 const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst \
-                       ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length \
-                       N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, \
-                       mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`";
+                       ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N[/MASK], ttl N[-M], \
+                       length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src \
+                       MAC, mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain \
+                       match`";
 
 /// Maximum number of alternatives, which contain no `or`, into which a rule is divided.
 const MOST: usize = 4096;
@@ -311,11 +316,7 @@ impl Parser<'_> {
                 }
             }
             "dscp" => one(Term::Dscp(operand("a number or a name", "dscp ef").and_then(dscp)?)),
-            "tos" => {
-                let (from, _) =
-                    bounds(operand("a number", "tos 0xb8")?, "a type of service", 0, 255, false)?;
-                one(Term::Tos(from as u8))
-            }
+            "tos" => one(tos(operand("a number", "tos 0xb8")?)?),
             "ttl" => {
                 let (from, to) =
                     bounds(operand("a number", "ttl 1-5")?, "a time to live", 0, 255, true)?;

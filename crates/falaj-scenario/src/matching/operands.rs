@@ -92,19 +92,35 @@ pub(super) fn bounds(
 }
 
 /// Reads a mark, perhaps with a mask.
-pub(super) fn mark((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable> {
-    let one = |text, at| Ok(bounds((text, at), "a mark", 0, u32::MAX, false)?.0);
+pub(super) fn mark(operand: (&str, Range<usize>)) -> Result<Term, Unreadable> {
+    let (value, mask) = masked(operand, "a mark", u32::MAX)?;
+    Ok(Term::Mark { value, mask })
+}
+
+/// Reads a type of service, or a part of it with a mask.
+pub(super) fn tos(operand: (&str, Range<usize>)) -> Result<Term, Unreadable> {
+    let (value, mask) = masked(operand, "a type of service", u8::MAX.into())?;
+    Ok(Term::Tos { value: value as u8, mask: mask as u8 })
+}
+
+/// Reads a number up to `most`, the largest number of its bits, or `VALUE/MASK`; returns the value
+/// and the mask.
+fn masked(
+    (word, at): (&str, Range<usize>),
+    what: &str,
+    most: u32,
+) -> Result<(u32, u32), Unreadable> {
+    let one = |text, at| Ok(bounds((text, at), what, 0, most, false)?.0);
     let Some((value, mask)) = word.split_once('/') else {
-        return Ok(Term::Mark { value: one(word, at)?, mask: u32::MAX });
+        return Ok((one(word, at)?, most));
     };
     let after = at.start + value.len();
     let (value, mask) = (one(value, at.start..after)?, one(mask, after + 1..at.end)?);
     if value & !mask != 0 {
-        let what = format!("{} has bits that its mask leaves out", quoted(word));
-        let help = format!("no packet has such a mark: write `{:#x}/{mask:#x}`", value & mask);
-        return Err(wrong(at, what, help));
+        let help = format!("no packet has {what} like this: write `{:#x}/{mask:#x}`", value & mask);
+        return Err(wrong(at, format!("{} has bits that its mask leaves out", quoted(word)), help));
     }
-    Ok(Term::Mark { value, mask })
+    Ok((value, mask))
 }
 
 /// Reads a DSCP, given by number or by name.

@@ -320,7 +320,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
                 Term::Vlan(vlan) => key.vlan = Some(vlan),
                 Term::MacSrc(src) => key.macs = Some(Macs { src, ..macs }),
                 Term::MacDst(dst) => key.macs = Some(Macs { dst, ..macs }),
-                Term::Tos(tos) => key.tos = Some(tos),
+                Term::Tos { value, .. } => key.tos = Some(value),
                 Term::Dscp(dscp) => key.tos = Some(dscp << 2),
                 Term::Ttl(from, to) if from == to => key.ttl = Some(from),
                 Term::Flags { set, .. } => key.tcp = Some(set),

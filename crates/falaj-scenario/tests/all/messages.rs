@@ -508,7 +508,7 @@ match = "ip src 2001:db8::/32"
             4 | match = "udp dprot 5004"
               |              ^^^^^ did you mean `dport`?
               |
-              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`
+              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N[/MASK], ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`
 
             error: `match`: `icmp` has no ports
              --> a.toml:6:16
@@ -2730,7 +2730,7 @@ fn a_port_of_either_side() {
             4 | match = "udp port 5004"
               |              ^^^^ did you mean `sport` or `dport`?
               |
-              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`
+              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N[/MASK], ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N[/MASK], not TERM, ( A or B ); see `falaj explain match`
         "#]],
     );
 }
