@@ -50,7 +50,8 @@ pub fn from_end(towards: Towards) -> End {
     }
 }
 
-/// The plans of both ends for sending and receiving, the near end first. They have no times yet.
+/// The plans of both ends for sending and receiving, the near end first. Their times (`zero`,
+/// `duration`, `grace`) are not set yet.
 pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     let mut plans = [EndPlan::default(), EndPlan::default()];
     let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
@@ -99,7 +100,7 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
 
 /// The sending plan of each adapter, and after them the receiving plan of the uplink. Source `n`
 /// sends from the address `from[n]`. The link identifies an adapter's packets by where they enter,
-/// so addresses and ports are not chosen by rules here. The plans have no times yet.
+/// so addresses and ports are not chosen by rules here. The times of the plans are not set yet.
 pub fn plan_of_adapters(
     scenario: &Scenario,
     from: &[Ipv4Addr],
@@ -249,7 +250,7 @@ fn addresses(
         }
         _ => false,
     };
-    // Both the rules that lead to the link and the flow's matches may ask for ports.
+    // Both the rules that lead to the link and the flow's matches may restrict the ports.
     let any = [Match::ANY];
     let leading: Vec<&Match> = match rules {
         [] => any.iter().collect(),

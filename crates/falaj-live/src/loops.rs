@@ -55,8 +55,8 @@ pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     ))
 }
 
-/// Names two interfaces of one network namespace that are the two ends of one veth pair. A link in
-/// front of all interfaces would hold each packet between these two twice.
+/// Names two interfaces of one network namespace that are the two ends of one veth pair. A link at
+/// all interfaces of the namespace would delay each packet between these two twice.
 ///
 /// The process must be single-threaded if the namespace is another one.
 pub fn within(namespace: Option<&str>) -> Option<String> {

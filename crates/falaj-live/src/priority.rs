@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 /// bursts that its source did not intend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Sends, or changes a link, at its own instants.
+    /// Sends datagrams, or changes a link, at planned instants.
     Sender,
     /// Records the arrival times of packets.
     Receiver,

@@ -19,10 +19,10 @@
 //! dropped: otherwise the other adapter could take over its neighbor's packets. An adapter that
 //! owned an address before a restart owns it afterwards: [`Adapters::recall`].
 //!
-//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which has no
-//! meaning before a unit is in a guest's ring. So the note stays with the unit, even if flows
-//! change meanwhile. The loop knows two ports; it is not involved when an adapter is added or
-//! removed.
+//! A unit's adapter is noted in its virtio-net header, in the field for the number of buffers
+//! (`num_buffers`), which has no meaning before a unit is in a guest's ring. So the note stays with
+//! the unit, even if flows change meanwhile. The loop knows two ports; it is not involved when an
+//! adapter is added or removed.
 
 mod continuation;
 mod opener;
@@ -67,8 +67,8 @@ const REST: Duration = Duration::from_secs(60);
 /// Maximum charge for the queueing of a packet. The measured time is limited to this, because it
 /// may contain idle time.
 const QUEUEING: Duration = Duration::from_micros(20);
-/// Longest time between two polls of the adapters: if one adapter always has units, the others wait
-/// no longer than this.
+/// Longest time between two polls of the adapters. Even if one adapter always has units, units of
+/// the others are noticed within this time.
 const LOOK: Duration = Duration::from_micros(20);
 /// The number of units for unknown addresses that are flooded in a second, and the largest burst of
 /// them: enough for answers that make an address known.

@@ -82,8 +82,9 @@ impl BackendEntry {
     }
 }
 
-/// An open end of a bridge. The ends of a link are either both AF_XDP sockets or neither: other
-/// backends pass units on with a note of unfinished work, which AF_XDP sockets do not support.
+/// An open end of a bridge. The ends of a link are either both AF_XDP sockets or neither: units of
+/// other backends may have several packets or an unfinished checksum, as their virtio-net header
+/// notes, and AF_XDP sockets can send neither.
 pub trait Backend: fmt::Debug {
     /// The entry of this end's backend in the table.
     fn entry(&self) -> &'static BackendEntry;

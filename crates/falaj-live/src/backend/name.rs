@@ -21,7 +21,8 @@ impl FromStr for InterfaceName {
             Some((interface, namespace)) => (interface, Some(namespace)),
             None => (text, None),
         };
-        // The kernel's rules for names of interfaces, which are also those for names of files.
+        // The rules for names of files, which the kernel applies to names of interfaces too. It
+        // also refuses an interface name with `:` or white space; this is not checked here.
         let name_is_wrong = |name: &str| {
             name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".."
         };

@@ -4,7 +4,7 @@
 //!
 //! | cause | when |
 //! |---|---|
-//! | own burst | it arrived after the flow had exceeded its envelope in that busy period |
+//! | own burst | it exceeded its flow's envelope, or arrived after such a packet in the same busy period |
 //! | host | it left its queue in time, but was delivered late; or this host read it late, in a bunch |
 //! | guarantee | any other case: the guarantee was not kept |
 //!
@@ -29,9 +29,10 @@
 //! Until the link has rested (no packet in its queues or on the wire), the discipline may exceed
 //! its guarantee by the time that it declares
 //! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it declares no such time, nothing
-//! is checked until the link has rested, nor are packets that arrive within the time for which the
-//! earlier guarantee allowed a packet to wait, because a regulator remembers earlier service. In
-//! that case a flow that had no guarantee before the change is not checked after it.
+//! is checked until the link has rested. Packets that arrive before the deadline of the earlier
+//! guarantee for packets queued at the change are not checked either, because a regulator remembers
+//! earlier service. In that case a flow that had no guarantee before the change is not checked
+//! after it.
 
 use super::Forwarder;
 use super::envelope::{Conformance, Envelope};
@@ -66,8 +67,8 @@ pub struct GuaranteeTerms {
     pub envelope: Vec<(Rate, u64)>,
     /// True if the bound on the delay holds for conforming packets only.
     pub on_condition: bool,
-    /// True if the flow has a mask, so that each id has its own queue: the whole flow is not
-    /// checked.
+    /// True if the flow has a mask, so that each id has its own queue. The flow is not checked
+    /// then, because its counters are sums over all ids.
     pub many: bool,
 }
 

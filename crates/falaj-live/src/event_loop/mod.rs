@@ -2,10 +2,11 @@
 //!
 //! The arrival time of a packet is the time at which it has been read. The engine makes all
 //! decisions, at nominal instants. A packet is delivered at its nominal instant or a little later,
-//! never earlier. That lateness is the release error: the instant at which the port is called, less
-//! the nominal instant. It is recorded for each packet, and no decision depends on it. The time
-//! that the port then takes (the kernel delivers within the call) is part of the delay that the
-//! receiver sees.
+//! never earlier. That lateness has two parts: the time for which a packet is held for other
+//! packets of its unit, and the release error. The release error is the instant at which the port
+//! is called, less the planned instant. Both are recorded for each packet, and no decision depends
+//! on them. The time that the port then takes (the kernel delivers within the call) is part of the
+//! delay that the receiver sees.
 //!
 //! The [`Timer`] determines how the loop waits. In the last moments before an instant, a spinning
 //! or hybrid loop reads only the clock, and no port: reading a unit then would delay the packet

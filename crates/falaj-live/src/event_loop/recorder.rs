@@ -59,7 +59,7 @@ pub struct Recorded {
 }
 
 impl Recorder {
-    /// Begins a capture in an empty file, for a link with these names of its directions and this
+    /// Begins a capture in an empty file, for a link with these names of its ports and this
     /// scenario. Pieces on their way to the file take `memory` bytes at most, but three are always
     /// allowed: one being filled, one waiting, and one being written.
     ///

@@ -15,8 +15,8 @@ use std::os::fd::BorrowedFd;
 /// Longest time under load between two polls of the other descriptors.
 const LOOK: Span = Span::from_millis(1);
 
-/// The exact timer wakes by this time before an instant, and reads the clock until the instant. On
-/// a clock that advances when it is read, these are a few reads.
+/// Lead of the exact timer: it wakes this long before an instant, and then reads the clock until
+/// the instant. On a clock that advances when it is read, these are a few reads.
 const EXACT_LEAD: Span = Span(1_536);
 
 /// The reason why the loop returned.

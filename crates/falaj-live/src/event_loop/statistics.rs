@@ -105,7 +105,7 @@ impl LiveLosses {
 pub struct LoopActivity {
     /// Sleeps that ended because a packet was due soon.
     pub by_timer: u64,
-    /// Sleeps that ended because a packet arrived, even at once.
+    /// Sleeps that ended because a packet arrived, including those that ended at once.
     pub by_packet: u64,
     /// Sleeps that ended because a port had room again.
     pub by_room: u64,

@@ -14,7 +14,8 @@ use super::{
     ones_complement_sum, put, tags, virtio, word, word_le,
 };
 
-/// The largest number of datagrams in a unit of a socket (`UDP_MAX_SEGMENTS` of Linux).
+/// The largest number of datagrams in a unit of a socket that every kernel accepts
+/// (`UDP_MAX_SEGMENTS` of Linux: 64, in newer kernels 128).
 const MOST: usize = 64;
 /// Flag of the IPv4 header: fragmentation is forbidden.
 const DF: u16 = 0x4000;

@@ -22,8 +22,8 @@ use std::time::Duration;
 const STACK: usize = 128 << 10;
 /// Number of bytes read at once.
 const BUFFER: usize = 64 << 10;
-/// A client that neither sends nor receives a datagram for this long is forgotten (RFC 4787 allows
-/// no shorter time).
+/// A client that neither sends nor receives a datagram for this time is forgotten, at the latest
+/// after twice this time (RFC 4787 allows no shorter time).
 const IDLE: Duration = Duration::from_secs(120);
 /// The largest number of clients that send datagrams; datagrams of further clients are dropped.
 const CLIENTS: usize = 1024;

@@ -36,13 +36,13 @@ use std::{env, fmt};
 /// The address of the DNS server behind a user-mode stack, if the caller's own resolver is on its
 /// loopback interface; the stack passes queries on to that resolver. No link uses this network.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// The network of a user-mode stack. If the far side had the host's own address there, the stack
-/// would not pass on packets for the host.
+/// The network of a user-mode stack. If the far side had the host's own address in that network,
+/// the stack would not pass on packets for the host.
 const OWN_NET: &str = "10.77.254.0/24";
 /// The far side's address in that network, and the address of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
 
-/// The longest time until a way out must be ready.
+/// The time within which a way out must be ready.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A method for the way out.

@@ -2,8 +2,8 @@
 //!
 //! It is process 1 of the side's process namespace. The kernel therefore kills every process of the
 //! side when process 1 dies, and process 1 dies with the caller (a parent-death signal, and the end
-//! of the control socket). No process can outlive a sandbox. For another process to continue with a
-//! side, that process holds the control socket too, and the parent-death signal is cleared.
+//! of the control socket). No process can outlive a sandbox. If another process is to continue with
+//! a side, that process gets the control socket too, and the parent-death signal is cleared.
 
 use std::env;
 use std::ffi::OsStr;

@@ -5,10 +5,11 @@
 //! unchanged. Without the header TCP fails across veth, while ping works.
 //!
 //! Ordinary frames are read from a ring shared with the kernel (`TPACKET_V2`), which saves a system
-//! call for each. Version 3 waits a millisecond for its blocks to fill. Longer units are read from
-//! the socket's queue; the ring marks them. Frames are sent one at a time, when they are due. Two
-//! other ways were not measurably faster: several frames in one call (`sendmmsg`), and bypassing
-//! the queueing discipline (`PACKET_QDISC_BYPASS`), which would also hide frames from `tcpdump`.
+//! call for each. Version 3 is not used, because it would wait a millisecond for its blocks to
+//! fill. Longer units are read from the socket's queue; the ring marks them. Frames are sent one at
+//! a time, when they are due. Two other ways were not measurably faster: several frames in one call
+//! (`sendmmsg`), and bypassing the queueing discipline (`PACKET_QDISC_BYPASS`), which would also
+//! hide frames from `tcpdump`.
 
 mod claim;
 pub(crate) mod open;
