@@ -81,7 +81,8 @@ pub struct RelaySpec {
     pub carries: Carries,
     /// The largest number of clients that send datagrams, and of streams.
     pub clients: usize,
-    /// A client that neither sends nor gets a datagram for this time is forgotten.
+    /// A client that neither sends nor gets a datagram for this time is forgotten once the table of
+    /// clients is full and another client sends.
     pub idle: Duration,
     /// Limit of memory for all data in transit, in bytes, the records of packets included. When the
     /// memory is used up, arriving datagrams are lost, and each stream has at most one segment in
@@ -90,8 +91,8 @@ pub struct RelaySpec {
 }
 
 impl RelaySpec {
-    /// A relay of both protocols for 1024 clients, with 256 MiB. Clients are forgotten after two
-    /// minutes, the shortest time that RFC 4787 allows.
+    /// A relay of both protocols for 1024 clients, with 256 MiB. Clients may be forgotten after two
+    /// minutes of silence, the shortest time that RFC 4787 allows.
     pub fn new(listen: SocketAddr, to: SocketAddr) -> RelaySpec {
         RelaySpec {
             listen,
