@@ -2,7 +2,8 @@
 //! The service is queried and changed while it runs.
 //!
 //! The link's thread runs the forwarder and nothing else. The watch and the API have a thread each,
-//! and send their requests to the handler of the control socket, so packets never wait for them.
+//! and send their requests to the handler of the control socket, so packets wait for them only
+//! while the link's thread answers a request.
 //!
 //! **The service.** [`service`] is the command `falaj serve`. `ports` opens adapters and the
 //! uplink, including adapters that are added later; `addresses` keeps their learned Ethernet
@@ -18,10 +19,10 @@
 //! then.
 //!
 //! **The API.** `api` answers over HTTP; `keys` turns the body of a request into settings;
-//! `connections` limits the number and the duration of connections; `tls` and `secret` have the
-//! identity of the service and the access token; `metrics` reports the same data as OpenMetrics.
-//! `page` is the dashboard, which is compiled into the program. It uses the API, and so does
-//! [`top`], the terminal screen, which is a process of its own.
+//! `connections` limits the number and the duration of connections; `tls` has the identity of the
+//! service, and `secret` warns of secret files that every user may read; `metrics` reports the same
+//! data as OpenMetrics. `page` is the dashboard, which is compiled into the program. It uses the
+//! API, and so does [`top`], the terminal screen, which is a process of its own.
 //!
 //! [`mod@bench`] is `falaj bench serve`: a service with very many adapters in memory.
 #![forbid(unsafe_code)]

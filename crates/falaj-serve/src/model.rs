@@ -162,8 +162,8 @@ pub(super) struct Guarantee {
     /// The reason why there is no guarantee.
     pub(super) none: Option<String>,
     /// True if the rate is checked for each packet. It is not checked if packets are lost on the
-    /// link or cost more than is accounted, if the guarantee is for a queue that never runs empty,
-    /// or for flows created by a mask.
+    /// link or cost more than is accounted, if it is guaranteed only while more than two of the
+    /// largest packets are queued, or for flows created by a mask.
     #[serde(default)]
     pub(super) judges_rate: bool,
     /// True if the delay is checked for each packet. It is not checked for flows created by a mask.
@@ -223,7 +223,7 @@ pub(super) struct Total {
 pub(super) struct Breaches {
     /// Packets late because the flow had sent more than its envelope allows.
     pub(super) own_burst: u64,
-    /// Packets scheduled in time and delivered late by the host.
+    /// Packets late because of the host: delivered late although scheduled in time, or read late.
     pub(super) host: u64,
     /// Packets late although the flow conformed: the guarantee was violated.
     pub(super) guarantee: u64,
@@ -250,7 +250,7 @@ pub(super) struct TooSlow {
     /// Time since the service began.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    /// Bytes that left in the interval, and the guaranteed bytes after the guarantee's latency.
+    /// Bytes that left in the interval, and the bytes that were guaranteed to have left by its end.
     pub(super) served_bytes: u64,
     pub(super) guaranteed_bytes: u64,
     /// The actual and the guaranteed rate in bits per second.
