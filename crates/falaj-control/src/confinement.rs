@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// The newest version of Landlock whose file restrictions are used.
 const NEWEST: ABI = ABI::V5;
 
-/// Directories with files of many programs: reading one file never opens them.
+/// Directories with files of many programs. If one file in such a directory is read, access is
+/// given to that file alone.
 const SHARED: &[&str] = &[
     "/",
     "/bin",
@@ -126,8 +127,8 @@ impl Confinement {
         }
     }
 
-    /// Gives access to a file that is written, read and replaced, and to temporary files beside it:
-    /// this opens its whole directory. Warns if the directory has files of other programs.
+    /// Gives access to a file that is written, read and replaced, and to temporary files beside it.
+    /// The access includes its whole directory. Warns if the directory has files of other programs.
     pub fn replace(&mut self, option: &str, file: &Path) {
         let Some(directory) = directory_of(file) else { return };
         if is_shared(&directory) {

@@ -76,7 +76,7 @@ struct Ends {
     asks: Receiver<Query>,
     answers: Option<Sender<TimedReply>>,
     woken: PipeReader,
-    /// The stop signal of the server until its thread starts.
+    /// The reading end of the pipe that stops the server, until the server's thread takes it.
     stopped: Option<PipeReader>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
@@ -91,7 +91,7 @@ struct Ends {
 
 impl Control {
     /// Listens at this path; from here on the process has another thread. Without a path it only
-    /// keeps the scenario and makes its changes.
+    /// keeps the scenario and makes its scheduled changes.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let Some(path) = place else { return Control::with(None, running) };
         let listener = sockets::bind(path)

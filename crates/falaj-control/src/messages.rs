@@ -44,7 +44,7 @@ pub(crate) enum Query {
         from: u64,
         sum: Box<Counters>,
     },
-    /// Requests the link occupancy.
+    /// Requests the link occupancy: the last turns of flows on each link.
     Turns,
     /// Pauses an adapter, or resumes it.
     Pause {

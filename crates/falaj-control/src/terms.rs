@@ -67,8 +67,9 @@ impl NamedDirection<'_> {
         let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
         let pipe = &self.direction.pipe;
         // If packets cost more than is accounted, or are lost on the link, the bytes that left
-        // understate the service. A rate that depends on the length of the queue is not checked
-        // either, because the queued bytes are not counted.
+        // understate the service. A rate that holds only while a certain number of bytes is queued
+        // is not checked either, because the guaranteed rate clock does not know the number of
+        // queued bytes.
         let is_counted = pipe.framing.is_none() && pipe.impairments.loss.is_none();
         let is_counted = is_counted && !standing.needs_queue;
         let airtime = pipe.setup.largest_airtime();

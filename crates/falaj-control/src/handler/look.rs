@@ -154,7 +154,7 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
 }
 
 impl Handler {
-    /// The link occupancy, by pipe in the order of links, up before down.
+    /// The link occupancy (the last turns of flows), by pipe in the order of links, up before down.
     pub fn turns(&mut self) -> Result<Vec<Vec<(String, LinkOccupancy)>>, Refusal> {
         let Reply::Turns(turns) = self.forwarder.ask(Query::Turns)? else {
             return Err(Refusal::new("unexpected answer about turns"));

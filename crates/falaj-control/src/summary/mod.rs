@@ -202,7 +202,8 @@ pub struct Summary {
     mask_stats: Vec<(String, MaskStats)>,
     /// Contract violations of plug-ins, with the direction.
     breaches: Vec<(String, Breach)>,
-    /// Time for which the timer slept instead of spinning, as others waited for a processor.
+    /// Time for which the timer slept instead of spinning, because other threads waited for a
+    /// processor.
     rested: Span,
 }
 
