@@ -47,8 +47,8 @@ pub(crate) fn as_guest(command: &mut Command, line: RawFd) {
     }
 }
 
-/// Prepares to start a command in a session of its own with no signal blocked; a terminal becomes
-/// the session's.
+/// Prepares to start a command in a session of its own with no signal blocked; a given terminal
+/// becomes the session's controlling terminal.
 pub(crate) fn as_session(command: &mut Command, terminal: Option<RawFd>) {
     let prepare = move || {
         setsid()?;
