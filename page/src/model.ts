@@ -135,7 +135,7 @@ export interface Total {
 export interface Breaches {
   /** Packets late because the flow had sent more than its envelope allows. */
   own_burst: number;
-  /** Packets that were scheduled in time and delivered late by the host. */
+  /** Packets late because of the host: delivered late although scheduled in time, or read late. */
   host: number;
   /** Packets late although the flow conformed: the guarantee was violated. */
   guarantee: number;
