@@ -42,8 +42,9 @@
 //! [active queue management](scheduler::with_aqm), and the guard in front of a
 //! [plug-in](scheduler::guard).
 //!
-//! Nothing here needs `std`. On the packet path only the pool of packets allocates memory, when
-//! more packets are queued than ever before.
+//! Nothing here needs `std`. On the packet path, memory is allocated only when a queue or a list
+//! becomes longer than ever before, such as the pool of packets, the lists of active queue
+//! management, and the record of arrivals of DRR+.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

@@ -127,8 +127,8 @@ pub(crate) struct Tournament<K: Copy> {
     /// The contents of each place, and after the last one a place that is always free.
     seats: Vec<Seat<K>>,
     /// The place that won each game. Game `i` is between the winners of the games `2 i` and
-    /// `2 i + 1`. From `2 i >= games` on it is between two places; places 0 and 1 are at the end,
-    /// as if they had won a game before.
+    /// `2 i + 1`. From `2 i >= games` on, it is between two places. The last two entries are the
+    /// places 0 and 1, as if each had won a game.
     winners: Vec<u32>,
     games: usize,
     /// The last game, whose winner is the first of all places in use; `games` if only the first

@@ -20,7 +20,7 @@ pub struct Draw {
     pub values: &'static [(&'static str, DrawValue)],
     /// Changes values that were drawn independently of each other so that they fit together.
     pub fit: fn(&mut Setup, Dice<'_>),
-    /// Keys that only flows without parts may have, for a discipline that serves whole trees of
+    /// Keys that only the leaves of the tree may have, for a discipline that serves whole trees of
     /// flows.
     pub leaves_only: &'static [&'static str],
 }

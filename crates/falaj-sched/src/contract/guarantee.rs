@@ -84,7 +84,8 @@ pub trait Guarantees: Discipline {
 
     /// Returns true if the rate that [`service`](Guarantees::service) guarantees holds over any
     /// interval in which the flow is backlogged, not only from the start of the backlog on (a
-    /// strict service curve). Only such a flow can have parts with guarantees of their own.
+    /// strict service curve). Only a flow with such a guarantee can be divided into flows with
+    /// guarantees of their own.
     fn serves_strictly(&self) -> bool {
         false
     }

@@ -242,8 +242,9 @@ pub struct FlowSetup {
 pub struct Inner {
     /// Its name in the registry.
     pub kind: &'static str,
-    /// The setup from which it is built. Its rate is the rate that the discipline above guarantees
-    /// to the flow, or the link's rate if there is no guarantee.
+    /// The setup from which it is built, except for the rate and the largest packet. It is built
+    /// with the rate that the discipline above guarantees to the flow, or with the link's rate if
+    /// there is no guarantee; and with the link's largest packet.
     pub setup: Setup,
 }
 

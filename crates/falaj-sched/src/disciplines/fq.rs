@@ -2,8 +2,9 @@
 //!
 //! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
 //! ones; a queue sends one quantum in each turn. With a maximum rate, a queue that has spent its
-//! quantum is held until the quantum's time at that rate has passed, even if the link is free. So
-//! no burst is longer than a quantum. Held queues are ordered by the ends of their pauses.
+//! quantum is held until the quantum's time at that rate has passed, even if the link is free. So a
+//! burst is at most a quantum, which its last packet may exceed; only a new queue may first send
+//! `initial-quantum`. Held queues are ordered by the ends of their pauses.
 //!
 //! Here packets carry no departure times, and connections have no rates of their own, so there is
 //! nothing like the kernel's horizon and the pacing rates of sockets.

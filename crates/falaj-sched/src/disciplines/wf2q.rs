@@ -264,8 +264,8 @@ impl Guarantees for Wf2q {
         Some(RateCondition::Queued)
     }
 
-    /// A dropped packet remains in the fluid server, or is served there at once. After that, the
-    /// fluid server's virtual time no longer matches the link's work.
+    /// The fluid server may have served a part of a dropped packet, which the link never sends.
+    /// Then the fluid server's virtual time no longer matches the link's work.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }

@@ -235,8 +235,8 @@ impl Guarantees for Wfq {
         Some(RateCondition::Queued)
     }
 
-    /// A dropped packet remains in the fluid server, or is served there at once. So the virtual
-    /// time of the fluid server no longer matches the link's work.
+    /// The fluid server may have served a part of a dropped packet, which the link never sends.
+    /// Then the virtual time of the fluid server no longer matches the link's work.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }

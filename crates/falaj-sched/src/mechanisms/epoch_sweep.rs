@@ -1,8 +1,9 @@
 //! A sweep that finds flows that fell silent (became empty) long ago.
 //!
 //! A lap is a quarter of the range of virtual time. A silent flow stores the number of the lap in
-//! which it fell silent, in 32 bits. Before that number wraps around, every flow that is silent
-//! since an expired lap is marked as expired: a few flows at a time, all of them within 2^30 laps.
+//! which it fell silent, in 32 bits. Before that number wraps around, every flow that has been
+//! silent since an expired lap is marked as expired: a few flows at a time, all of them within 2^30
+//! laps.
 
 use core::ops::Range;
 

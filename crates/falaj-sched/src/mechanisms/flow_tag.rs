@@ -12,7 +12,8 @@ pub(crate) const BYTE: u64 = 1 << FRACTION;
 /// The largest packet, in bytes: it takes at most 1/64 of a lap. A lap is a quarter of the range of
 /// virtual time.
 pub(crate) const LARGEST: u32 = 1 << 18;
-/// The finest rounding: one byte at the largest weight, beside a flow of weight 1.
+/// The exponent of the finest rounding: the virtual time of one byte at the largest weight, beside
+/// a flow of weight 1.
 pub(crate) const FINEST: u32 = FRACTION - u32::BITS;
 /// Number of roundings: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
@@ -62,9 +63,9 @@ impl Share {
             self.place() as u64 | u64::from(class(inverse, largest)) << CLASS | inverse << INVERSE;
     }
 
-    /// Changes the weight, or the unit of virtual time, of which `was` and `now` are the present
-    /// values in the former and in the new unit. The distance of the start from virtual time stays
-    /// the same in bytes. A flow that is behind loses its lag if `forgets_lag`.
+    /// Changes the weight or the unit of virtual time. `was` and `now` are the present virtual time
+    /// in the former and in the new unit. The distance of the start from virtual time stays the
+    /// same in bytes. A flow that is behind loses its lag if `forgets_lag`.
     pub(crate) fn weigh_from(
         &mut self,
         [was, now]: [u64; 2],

@@ -156,7 +156,8 @@ impl Shares {
         let whole = (u128::from(BIT_NANOS) * u128::from(self.total)) << INSTANT_BITS;
         whole.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0))
     }
-    /// Parts of 2^63 by which the bytes of `f` count too much, because its slope is rounded up.
+    /// The slope of `f` times its weight, minus `byte`. It is above zero if the slope was rounded
+    /// up.
     fn excess(&self, f: FlowId) -> u128 {
         u128::from(self.slope(f)) * u128::from(self.weight(f)) - u128::from(self.byte)
     }

@@ -89,7 +89,8 @@ struct Record<S, T> {
     flow: u32,
     packets: u32,
     bytes: u32,
-    /// The second packet and the last one, each valid only if there is a packet before it.
+    /// The places in the pool of the second packet and of the last one; valid only if the queue has
+    /// at least two packets.
     second: u32,
     last: u32,
     max_packets: u32,

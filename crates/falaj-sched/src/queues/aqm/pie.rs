@@ -125,7 +125,8 @@ impl Pie {
         self.qdelay = stayed;
     }
 
-    /// Performs all updates due until now. Nothing changes any more once all values are zero.
+    /// Performs all updates due until now. Updates change nothing more once the probability and the
+    /// delays are zero and the burst allowance is full.
     fn catch_up(&mut self, now: Time) {
         while self.update <= now {
             let at_rest = self.drop_prob == 0
