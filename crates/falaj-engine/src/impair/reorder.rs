@@ -3,8 +3,8 @@
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
 
-/// Packets that overtake: they skip the delay of the link and arrive with
-/// their last bit out of the queue.
+/// Packets that overtake: they skip the delay of the link, and arrive when their last bit has left
+/// the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// The random event of overtaking.

@@ -13,9 +13,9 @@ pub struct Slots {
     pub least: Span,
     /// The longest time; at least the shortest.
     pub most: Span,
-    /// Number of packets in each slot; above zero.
+    /// Maximum number of packets in each slot; above zero.
     pub packets: u64,
-    /// Number of bytes in each slot, as the link accounts them; one packet always fits.
+    /// Maximum number of bytes in each slot, as the link accounts them; one packet always fits.
     pub bytes: u64,
 }
 

@@ -5,8 +5,8 @@
 //! instant: to the discipline, a transmission begins where the one before it ends, and it never
 //! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant,
 //! since they could not be sent earlier. This is the only difference from a link that falaj paces.
-//! A packet can be later for it by at most the time that the device takes for its `backlog`, and
-//! the guaranteed delay is longer by that time.
+//! Because of it, a packet can be later by at most the time that the device takes for its
+//! `backlog`, and the guaranteed delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
 //! instant, because the device would send it at once. So unused phases stay unused.

@@ -231,7 +231,7 @@ impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
             self.drop_evicted(out);
             return self.core.link.due();
         };
-        // Packets evicted for it left before it came.
+        // Packets that were evicted for it count as gone before it counts as queued.
         self.drop_evicted(out);
         self.core.stats.hot[flow.index()].queued(bytes);
         if self.scheduler.get_mut().marked() {

@@ -54,9 +54,9 @@ impl PipeSpec {
         self.capacity.no_guarantee().or_else(|| self.impairments.no_guarantee())
     }
 
-    /// The error of an impossible combination. A discipline that divides the time of a link needs
-    /// a link on which the time of a packet is known beforehand. A device-paced link and masks
-    /// exclude other parts.
+    /// The error of an impossible combination. A discipline that divides the time of a link needs a
+    /// link on which the time of a packet is known beforehand. A device-paced link and masks cannot
+    /// be combined with some other settings.
     pub fn refused(&self) -> Option<ConfigError> {
         let at_one_rate = self.no_guarantee().is_none();
         let what = match self.kind {

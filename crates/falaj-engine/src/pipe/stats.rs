@@ -127,9 +127,9 @@ impl Counters {
 
 /// The counters that each packet of a flow writes, in half a cache line; its [`Counters`] follow
 /// from these and from the drops. Two numbers that change together are never adjacent: they would
-/// be written as one vector, and a read of one of them would wait for that write. A packet that is
-/// dropped on arrival counts as gone before it counts as queued; in between, the backlog is below
-/// zero.
+/// be written as one vector, and a read of one of them would wait for that write. A packet that its
+/// own arrival evicts counts as gone before it counts as queued; in between, the backlog is below
+/// zero, and wraps around.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C, align(32))]
 pub struct HotCounters {
