@@ -45,7 +45,8 @@ pub(crate) struct Original<'a> {
 }
 
 /// Reads all tables `[[change]]`, and returns the scenario with its changes; `None` if there was an
-/// error, which is then in `problems`. Without an `original` it only checks the tables themselves.
+/// error, which is then in `problems`. Without an `original` it only checks the tables themselves,
+/// and returns `None`.
 pub(crate) fn read(
     all: &[(&DeTable<'_>, Range<usize>)],
     text: &str,

@@ -23,7 +23,7 @@ pub struct Difference {
     pub change: Option<Transaction>,
     /// The links' places in the engine after the change.
     pub at: Vec<u32>,
-    /// True if links or flows differ or are renumbered after the change.
+    /// True if pipes or flows are added, removed or renumbered.
     pub others: bool,
 }
 

@@ -39,8 +39,8 @@ pub enum Holds {
     LinkName,
     /// A name chosen by the user.
     Name,
-    /// The target of a rule: a link, a list of links, `drop`, `pass`, or a table with one of the
-    /// keys [`TO`](super::TO).
+    /// The target of a rule: a link, a list of links, `drop`, `pass`, or a table with keys of
+    /// [`TO`](super::TO).
     Target,
     /// The headers of generated packets, written as a rule with one value for each field.
     Headers,

@@ -48,7 +48,7 @@ pub(crate) fn pace(
         Some(Value::Limit(Limit::Bytes(bytes))) => bytes,
         _ => (setup.rate.0 / 8 / PART).max(LEAST * largest),
     };
-    // No device holds more than this maximum, and no default is above it.
+    // The maximum of the type is more than any device holds.
     Ok(Pace::Device { backlog: u32::try_from(bytes).unwrap_or(u32::MAX) })
 }
 

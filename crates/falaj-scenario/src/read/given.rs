@@ -46,7 +46,7 @@ pub(super) fn given(
     all.into_iter().collect()
 }
 
-/// The unit and the number of a text such as `60us`, as elsewhere in the file.
+/// The unit and the number of a text such as `60us`, read as elsewhere in the file.
 fn quantity(text: &str) -> (Unit, u64) {
     if let Ok(span) = units::parse_span(text) {
         return (Unit::Span, span.0);

@@ -3,8 +3,8 @@
 /// Instructions per packet for enqueueing and dequeueing, by compiler, discipline and load;
 /// `falaj bench sched --instructions` counts them.
 const INSTRUCTIONS: &str = include_str!("../../../../docs/instructions.toml");
-/// Nanoseconds per packet minus those of `none`, and the machine; `falaj bench sched --record`
-/// writes them.
+/// Nanoseconds per packet minus those of a plain list of packets, and the machine;
+/// `falaj bench sched --record` writes them.
 const NANOSECONDS: &str = include_str!("../../../../docs/nanoseconds.toml");
 /// The load on the page: 256 flows, filled to 20 packets each and drained.
 const LOAD: &str = "1::256 0..20n";

@@ -7,7 +7,7 @@ use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 
 /// JSON Schema (draft 2020-12) of the scenario file, generated from the same keys as its parser.
-/// The schema does not check that names exist, that values fit the link, and that each discipline
+/// The schema does not check that names exist, that values fit the link, or that each discipline
 /// accepts its setup; only the parser checks these.
 pub fn schema() -> Value {
     let mut defs = Map::new();
