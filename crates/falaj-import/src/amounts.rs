@@ -100,11 +100,18 @@ fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
     let lower = unit.to_ascii_lowercase();
     let Some((_, times, over)) = of.units.iter().find(|(name, ..)| *name == lower) else {
         let names = of.units.iter().map(|(name, ..)| *name).filter(|name| !name.is_empty());
-        let what = match unit {
-            "" => format!("{} is a number without a unit", quoted(&word.text)),
-            _ => format!("{}: {} is not a unit of {}", quoted(&word.text), quoted(unit), of.what),
-        };
-        return Err(wrong(what, format!("one of {}", suggest::list(names))));
+        let list = suggest::list(names);
+        return Err(match unit {
+            // Only times need a unit.
+            "" => wrong(
+                format!("{} is a number without a unit", quoted(&word.text)),
+                format!("tc's versions differ in the unit of such a time: write one of {list}"),
+            ),
+            _ => wrong(
+                format!("{}: {} is not a unit of {}", quoted(&word.text), quoted(unit), of.what),
+                format!("one of {list}"),
+            ),
+        });
     };
     // Fractions of the smallest unit, such as an eighth of a byte, are below the tools' precision
     // and are dropped.
@@ -171,8 +178,13 @@ pub(crate) fn whole(word: &Word) -> Result<u64, Problem> {
         None => (&word.text[..], 10),
     };
     let plain = !digits.is_empty() && digits.chars().all(|c| c.is_digit(base));
-    u64::from_str_radix(digits, base).ok().filter(|_| plain).ok_or_else(|| {
-        Problem::error(word.at.clone(), format!("{} is not a whole number", quoted(&word.text)))
+    if !plain {
+        let what = format!("{} is not a whole number", quoted(&word.text));
+        return Err(Problem::error(word.at.clone(), what).help("write one, such as `10` or `0x0a`"));
+    }
+    u64::from_str_radix(digits, base).map_err(|_| {
+        let what = format!("{} exceeds the largest number, {}", quoted(&word.text), u64::MAX);
+        Problem::error(word.at.clone(), what)
     })
 }
 

@@ -97,6 +97,20 @@ pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
     problem.help(format!("one of {}", suggest::list(known.iter().copied())))
 }
 
+/// The error for a word of the other tool that cannot be imported. `known` are the words that can
+/// be imported in its place; `what` is their common name.
+pub(crate) fn not_imported(word: &Word, what: &str, known: &[&str]) -> Problem {
+    let problem = no_equal(
+        word.at.clone(),
+        &word.text,
+        &format!("{what} that can be imported: {}", suggest::every(known.iter().copied())),
+    );
+    match suggest::nearest(&word.text, known.iter().copied()) {
+        Some(near) => problem.label(format!("did you mean {}?", quoted(near))),
+        None => problem,
+    }
+}
+
 /// The error for a feature that the other tool has and falaj does not, named by the script's words.
 pub(crate) fn no_equal(at: Range<usize>, words: &str, why: &str) -> Problem {
     no_equal_phrase(at, &quoted(words), why)

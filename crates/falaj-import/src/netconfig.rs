@@ -85,8 +85,8 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
         }
     }
     if ports.is_none() && address.is_none() {
-        return Err(Problem::error(side.at.clone(), "the ports are missing")
-            .help(format!("as in `{lower} 80`")));
+        return Err(Problem::error(side.at.clone(), "ports or an address are missing")
+            .help(format!("as in `{lower} 80` or `{lower} 192.0.2.1`")));
     }
     let name: String = [Some(&lower), address.as_ref(), ports.as_ref()]
         .into_iter()
@@ -120,7 +120,8 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
             return Err(Problem::error(
                 word.at.clone(),
                 format!("{} is given twice", quoted(&word.text)),
-            ));
+            )
+            .help("write all options of one direction after one `IN` or `OUT`"));
         }
         seen.push(way);
         let own = args.until(is_direction);

@@ -7,7 +7,7 @@ use crate::draft::{inline, quote};
 use crate::lines::Word;
 use falaj_engine::masks::mask::first_bits;
 use falaj_scenario::Problem;
-use falaj_scenario::suggest::quoted;
+use falaj_scenario::suggest::{self, quoted};
 use falaj_scenario::units::number_and_unit;
 use std::ops::Range;
 
@@ -46,6 +46,7 @@ pub(super) struct Configured {
 
 const WORDS: &[&str] = &[
     "bw",
+    "bandwidth",
     "delay",
     "queue",
     "burst",
@@ -58,10 +59,12 @@ const WORDS: &[&str] = &[
     "weight",
     "pipe",
     "sched",
+    "flowset",
     "type",
     "droptail",
     "noerror",
     "lmax",
+    "maxlen",
     "pri",
     "red",
     "gred",
@@ -148,7 +151,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                     return Err(no_equal_phrase(
                         word.at.clone(),
                         "a mask of a scheduler's flows",
-                        "give the mask to its queues",
+                        "give the mask to the scheduler's queues, by `queue N config mask …`",
                     ));
                 }
                 made.each = mask(args)?;
@@ -159,7 +162,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             "lmax" | "maxlen" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "the largest packet is the link's");
+                args.left_out(word, "the largest packet is that of the link");
             }
             "pri" => {
                 whole(args.value("a number")?)?;
@@ -196,7 +199,8 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         made.policy.extend(ecn.then(|| ("ecn", quote("yes"))));
     }
     if kind == Kind::Queue && made.of.is_none() {
-        return Err(Problem::error(args.all(), "the queue has no pipe: `pipe NUMBER` is missing"));
+        return Err(Problem::error(args.all(), "the queue has no pipe: `pipe NUMBER` is missing")
+            .help("as in `queue 1 config pipe 1 weight 5`"));
     }
     Ok(made)
 }
@@ -212,6 +216,7 @@ fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
         word.at.clone(),
         format!("{} is for {of}, and this is a `{name}`", quoted(&word.text)),
     )
+    .help(format!("write it in the `config` of {of}"))
 }
 
 /// Reads a bandwidth in bits a second: `1.5Mbit/s` is 1,500,000.
@@ -316,6 +321,20 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
     })
 }
 
+/// The fields that a mask can name, each with its name in a scenario and its number of bits.
+const FIELDS: &[(&str, &str, u32)] = &[
+    ("dst-ip", "dst", 32),
+    ("src-ip", "src", 32),
+    ("dst-port", "dport", 16),
+    ("src-port", "sport", 16),
+    ("proto", "proto", 8),
+    ("dst-ip6", "dst6", 128),
+    ("dst-ipv6", "dst6", 128),
+    ("src-ip6", "src6", 128),
+    ("src-ipv6", "src6", 128),
+    ("flow-id", "flow-label", 20),
+];
+
 /// Reads `all`, or fields, each with a mask of the bits that count.
 fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
     let mut fields = Vec::new();
@@ -326,14 +345,6 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
                 fields.extend(["src", "dst", "proto", "sport", "dport"].map(str::to_owned));
                 continue;
             }
-            "src-ip" => ("src", 32),
-            "dst-ip" => ("dst", 32),
-            "src-ip6" | "src-ipv6" => ("src6", 128),
-            "dst-ip6" | "dst-ipv6" => ("dst6", 128),
-            "src-port" => ("sport", 16),
-            "dst-port" => ("dport", 16),
-            "proto" => ("proto", 8),
-            "flow-id" => ("flow-label", 20),
             "queue" if fields.is_empty() => {
                 return Err(no_equal(
                     word.at.clone(),
@@ -341,7 +352,10 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
                     "each queue of a pipe is a flow of its own already",
                 ));
             }
-            _ => break,
+            name => match FIELDS.iter().find(|(field, ..)| *field == name) {
+                Some((_, name, bits)) => (*name, *bits),
+                None => break,
+            },
         };
         args.next();
         let mask = args.value("a mask")?;
@@ -373,10 +387,11 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
             args.before().map_or(0..0, |w| w.at.clone()),
             "the mask names no field",
         )
-        .help(
-            "`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in \
-             `mask src-ip 0xffffff00`",
-        ));
+        .help(format!(
+            "write `all`, or one or more of {}, each with the bits that count, as in `mask src-ip \
+             0xffffff00`",
+            suggest::list(FIELDS.iter().map(|(field, ..)| *field))
+        )));
     }
     Ok(fields)
 }
@@ -388,7 +403,10 @@ fn counted(word: &Word, bits: u32) -> Result<(u128, Option<u32>), Problem> {
         no_equal_phrase(
             word.at.clone(),
             "this mask",
-            &format!("a mask has at most {bits} bits, such as `0xff00` or `/8`"),
+            &format!(
+                "this field has {bits} bits: write a number up to `{:#x}`, or a length up to `/{bits}`",
+                first_bits(bits, bits)
+            ),
         )
     };
     if let Some(length) = word.text.strip_prefix('/') {

@@ -49,7 +49,8 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
         // A rule that names no interface and no direction holds for both directions.
         let way = ways.next().flatten();
         if ways.any(|other| other != way) {
-            let why = "packets come in by one interface and go out by the other";
+            let why = "packets come in by one interface and go out by the other: write one rule \
+                       for each direction";
             problems.push(no_equal_phrase(rule.at.clone(), "a rule with these interfaces", why));
         }
         rule.direction = way;

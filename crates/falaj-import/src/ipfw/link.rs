@@ -6,6 +6,7 @@ use super::rule::{Action, Rule, table_name};
 use super::{Firewall, LastRule};
 use crate::draft::{Draft, Table, inline, key, quote};
 use falaj_scenario::Problem;
+use std::ops::Range;
 
 /// Makes a link for each pipe, with a flow for each of its queues; then the tables and rules.
 pub(super) fn links(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
@@ -54,7 +55,8 @@ pub(super) fn no_pipe(all: &Firewall) -> Problem {
             "let a pipe lose them: `ipfw pipe 1 config plr P` and `ipfw add pipe 1 …` in place of \
              `prob P deny`; in a scenario that is `loss = \"{percent}\"` of a link"
         )),
-        None => Problem::error(0..0, what),
+        None => Problem::error(0..0, what)
+            .help("add one, as in `ipfw pipe 1 config bw 1Mbit/s delay 10`"),
     }
 }
 
@@ -172,10 +174,10 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         if !sent {
             problems.push(Problem::warning(
                 queue.at.clone(),
-                "no rule sends to this queue: it is left out",
+                "no rule sends packets to this queue: it was left out",
             ));
         } else if sorted.iter().flatten().all(|(number, _)| *number != queue.number) {
-            let what = "earlier rules take all packets of this queue: it is left out";
+            let what = "earlier rules take all packets of this queue: it was left out";
             problems.push(Problem::warning(queue.at.clone(), what));
         }
     }
@@ -190,8 +192,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         return;
     }
     if table.get("rate") == Some("\"unlimited\"") {
-        let what = "nothing waits in a pipe without a bandwidth: its queues are left out";
-        problems.push(Problem::warning(table.at.clone(), what));
+        let what = "no packet waits in a pipe without a bandwidth: its queues were left out";
+        problems.push(Problem::warning(table.at.clone(), what).help("`bw` sets the bandwidth"));
         draft.tables.push(table);
         return;
     }
@@ -201,7 +203,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     if kind == "fq_codel"
         && let Some(of) = pipe.iter().chain(&sched).find(|c| !c.policy.is_empty())
     {
-        let what = "`fq_codel` keeps its own queues short: the policy of the pipe is left out";
+        let what = "`fq_codel` keeps its own queues short: the AQM of the pipe was left out";
         problems.push(Problem::warning(of.at.clone(), what));
     }
     let keys: Vec<(&str, String)> = [("kind", quote(kind))].into_iter().chain(own).collect();
@@ -319,10 +321,7 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
                     format!("pipe{number}")
                 }
                 (Some(number), true) => {
-                    problems.push(Problem::error(
-                        entry.at.clone(),
-                        format!("there is no pipe {number}"),
-                    ));
+                    problems.push(missing("pipe", number, &entry.at));
                     continue;
                 }
                 (value, _) => value.clone().unwrap_or_default(),
@@ -331,6 +330,12 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
         }
         draft.tables.push(table);
     }
+}
+
+/// The error for a rule or an entry that names a pipe or queue which no command configures.
+fn missing(kind: &str, number: &str, at: &Range<usize>) -> Problem {
+    Problem::error(at.clone(), format!("there is no {kind} {number}"))
+        .help(format!("add `{kind} {number} config …`"))
 }
 
 /// The scenario's rule for rule `n`. A counting rule becomes a rule that continues with the next
@@ -354,7 +359,7 @@ fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Tab
         links
             .contains(&number)
             .then(|| format!("pipe{number}"))
-            .ok_or_else(|| Problem::error(rule.at.clone(), format!("there is no {what} {number}")))
+            .ok_or_else(|| missing(what, &number.to_string(), &rule.at))
     };
     match &rule.action {
         Action::Pipe(number) if queues::divide(all, *number) => {
@@ -363,9 +368,9 @@ fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Tab
         Action::Pipe(number) => table.text("to", link(*number, "pipe")?),
         Action::Queue(number) => {
             let queue = all.queues.iter().find(|q| q.number == *number);
-            let of = queue.and_then(|q| q.of).ok_or_else(|| {
-                Problem::error(rule.at.clone(), format!("there is no queue {number}"))
-            })?;
+            let of = queue
+                .and_then(|q| q.of)
+                .ok_or_else(|| missing("queue", &number.to_string(), &rule.at))?;
             table.text("to", link(of, "pipe")?);
         }
         Action::PipeOfTable => {

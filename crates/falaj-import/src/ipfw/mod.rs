@@ -126,6 +126,9 @@ pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>,
 const OBJECTS: &[&str] =
     &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
 
+/// Commands that change nothing.
+const SHOW: &[&str] = &["show", "list", "zero", "resetlog"];
+
 fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
     let mut args = Args::new(words);
     if args.take("sudo").is_some() {
@@ -206,8 +209,11 @@ fn one(
                 "falaj has no sets of rules: leave out those that are disabled; `falaj set` changes a running link",
             )),
         },
-        "show" | "list" | "zero" | "resetlog" => Ok(()),
-        _ if named => Err(unknown(object, "a command of ipfw that can be imported", OBJECTS)),
+        name if SHOW.contains(&name) => Ok(()),
+        _ if named => {
+            let known = [OBJECTS, SHOW].concat();
+            Err(unknown(object, "a command of ipfw that can be imported", &known))
+        }
         _ => {
             notes.push(left_out(&args));
             Ok(())
@@ -250,9 +256,9 @@ fn numbered(
     if !(1..=65_535).contains(&number) {
         return Err(Problem::error(
             word.at.clone(),
-            format!("{} is out of range", quoted(&word.text)),
+            format!("{} is not the number of a pipe, queue or scheduler", quoted(&word.text)),
         )
-        .help("1 to 65535"));
+        .help("write 1 to 65535"));
     }
     let verb = args.value("`config`")?;
     match verb.text.as_str() {
@@ -272,7 +278,7 @@ fn numbered(
         _ => Err(unknown(
             verb,
             "a verb of pipes, queues and schedulers",
-            &["config", "delete", "show"],
+            &["config", "delete", "show", "list"],
         )),
     }
 }
@@ -299,6 +305,12 @@ fn sysctl(
     }
     Ok(())
 }
+
+/// The verbs of `table` that can be imported.
+const TABLE: &[&str] = &[
+    "add", "delete", "flush", "destroy", "create", "list", "show", "info", "detail", "lock",
+    "unlock",
+];
 
 /// Reads `table T add ADDRESS [VALUE]`.
 fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
@@ -336,13 +348,13 @@ fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
                     return Err(no_equal_phrase(
                         word.at.clone(),
                         "this type of a table",
-                        "tables of addresses can be imported",
+                        "only tables of addresses, `type addr`, can be imported",
                     ));
                 }
             }
         }
         "list" | "show" | "info" | "detail" | "lock" | "unlock" => {}
-        _ => return Err(unknown(verb, "a verb of table", &["add", "delete", "flush", "create"])),
+        _ => return Err(unknown(verb, "a verb of table that can be imported", TABLE)),
     }
     Ok(())
 }

@@ -86,6 +86,12 @@ impl Side {
     }
 }
 
+/// The words of a rule that can be imported; `pipe` and `queue` only after `dummynet`.
+const PARTS: &[&str] = &[
+    "in", "out", "quick", "log", "on", "inet", "inet6", "all", "proto", "from", "to", "pipe",
+    "queue", "dnpipe", "dnqueue", "keep", "modulate", "no", "flags",
+];
+
 /// Reads a rule. If the rule names a second pipe, a second rule is made for the packets in the
 /// other direction.
 pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRule>, Problem> {
@@ -114,7 +120,14 @@ pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRul
                     protocols.push(match word.text.as_str() {
                         name @ ("tcp" | "udp" | "icmp") => name.to_owned(),
                         "icmp6" | "ipv6-icmp" => "icmp6".to_owned(),
-                        _ => format!("proto {}", whole(&word)?),
+                        _ => match whole(&word) {
+                            Ok(number) => format!("proto {number}"),
+                            Err(_) => {
+                                let known = &["tcp", "udp", "icmp", "icmp6", "ipv6-icmp"];
+                                return Err(unknown(&word, "a protocol", known)
+                                    .help("or a number, such as `50` for ESP"));
+                            }
+                        },
                     });
                 }
             }
@@ -130,13 +143,16 @@ pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRul
             "no" if args.take("state").is_some() => {}
             "flags" => _ = args.value("flags")?,
             _ => {
-                let known = ["in", "out", "quick", "on", "inet", "proto", "from", "to", "pipe"];
-                return Err(unknown(word, "a part of a rule that can be imported", &known));
+                return Err(unknown(word, "a part of a rule that can be imported", PARTS));
             }
         }
     }
     notes.append(&mut args.notes);
-    if sends.is_empty() || sends.len() > 2 {
+    if sends.len() > 2 {
+        return Err(Problem::error(args.all(), "the rule names more than two pipes")
+            .help("name one for each direction, as in `dnpipe (1, 2)`"));
+    }
+    if sends.is_empty() {
         return Err(Problem::error(args.all(), "the rule has no pipe: its number is missing")
             .help("as in `dummynet out proto tcp from any to any port 80 pipe 1`"));
     }

@@ -24,9 +24,10 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
         .help("w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`"));
     };
     let part = |text: &str| Word { text: text.to_owned(), at: word.at.clone() };
-    let chance = |text: &str| {
+    let chance = |text: &str, name: &str, effect: &str| {
         part_of_one(&part(text))?.ok_or_else(|| {
-            Problem::error(word.at.clone(), "with zero, RED never drops or marks a packet")
+            Problem::error(word.at.clone(), format!("with {name} 0, {effect}"))
+                .help("write a number above 0 and up to 1, as in `red 0.002/5/15/0.1`")
         })
     };
     let threshold = |text: &str| {
@@ -38,8 +39,8 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
         ("policy", quote(policy)),
         ("min", quote(&threshold(min)?)),
         ("max", quote(&threshold(max)?)),
-        ("probability", quote(&chance(most)?)),
-        ("weight", quote(&chance(weight)?)),
+        ("probability", quote(&chance(most, "max_p", "RED acts on no packet below max_th")?)),
+        ("weight", quote(&chance(weight, "w_q", "RED's average stays zero")?)),
     ])
 }
 
@@ -128,7 +129,8 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
             "capdrop" | "drand" => args.left_out(word, "it is always on, as in RFC 8033"),
             "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
             _ => {
-                let why = "PIE is that of RFC 8033: its probability is capped and spread, and it is always on";
+                let why = "PIE is that of RFC 8033, whose probability is capped and spread, and \
+                           which is always on: leave this out";
                 return Err(no_equal(word.at.clone(), &word.text, why));
             }
         }
@@ -142,5 +144,9 @@ fn fixed(name: &Word, value: &Word, to: &[&str]) -> Result<(), Problem> {
         return Ok(());
     }
     let what = format!("{} {}", name.text, value.text);
-    Err(no_equal(value.at.clone(), &what, &format!("it is {}, as in RFC 8033", to[0])))
+    Err(no_equal(
+        value.at.clone(),
+        &what,
+        &format!("it is {} here, as in RFC 8033: leave this out", to[0]),
+    ))
 }

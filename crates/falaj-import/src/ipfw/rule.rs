@@ -1,7 +1,7 @@
 //! `add [NUMBER] [prob P] ACTION PROTOCOL from SOURCE to DESTINATION [OPTIONS]`.
 
 use crate::amounts::{part_of_one, whole};
-use crate::args::{Args, no_equal, no_equal_phrase, unknown};
+use crate::args::{Args, no_equal, no_equal_phrase, not_imported, unknown};
 use crate::lines::Word;
 use falaj_engine::header::Net;
 use falaj_scenario::Problem;
@@ -202,6 +202,10 @@ impl Interface {
     }
 }
 
+/// The protocols that have names.
+const PROTOCOLS: &[&str] =
+    &["all", "ip", "ip4", "ipv4", "ip6", "ipv6", "tcp", "udp", "icmp", "icmp6", "ipv6-icmp"];
+
 impl Body {
     fn read(&mut self, args: &mut Args<'_>) -> Result<(), Problem> {
         let begins = |w: &Word| OPTIONS.contains(&w.text.as_str()) || w.text == "not";
@@ -246,17 +250,17 @@ impl Body {
     fn protocol(&mut self, word: &Word, not: bool) -> Result<(), Problem> {
         match word.text.as_str() {
             "all" | "ip" if !not => {}
+            "all" | "ip" => {
+                return Err(Problem::error(word.at.clone(), "`not ip` matches no packet")
+                    .help("leave out `not`, or the rule"));
+            }
             "ip4" | "ipv4" => self.term(not, "ip"),
             "ip6" | "ipv6" => self.term(not, "ip6"),
             "ipv6-icmp" | "icmp6" => self.term(not, "icmp6"),
             "tcp" | "udp" | "icmp" => self.term(not, &word.text),
             _ => {
                 let number = whole(word).map_err(|_| {
-                    unknown(
-                        word,
-                        "a protocol",
-                        &["ip", "ip4", "ip6", "tcp", "udp", "icmp", "icmp6"],
-                    )
+                    unknown(word, "a protocol", PROTOCOLS).help("or a number, such as `50` for ESP")
                 })?;
                 self.term(not, format!("proto {number}"));
             }
@@ -284,7 +288,8 @@ impl Body {
         } else if not && self.me.is_some() {
             return Err(no_equal(word.at.clone(), "not me", "write the addresses that are meant"));
         } else if not {
-            return Err(Problem::error(word.at.clone(), "`not any` matches no packet"));
+            return Err(Problem::error(word.at.clone(), "`not any` matches no packet")
+                .help("leave out `not`, or the rule"));
         }
         let list = |w: &&Word| {
             let first = w.text.split([',', '-']).next().unwrap_or("");
@@ -392,7 +397,7 @@ impl Body {
                         return Err(no_equal(
                             key.at.clone(),
                             &key.text,
-                            "addresses can be looked up: src-ip, dst-ip",
+                            "only addresses can be looked up: write `src-ip` or `dst-ip`",
                         ));
                     }
                 };
@@ -485,7 +490,7 @@ fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
             word.at.clone(),
             format!("{} is not a number for `{what}`", quoted(text)),
         )
-        .help(format!("{least} to {most}"))),
+        .help(format!("write {least} to {most}"))),
     }
 }
 
@@ -514,7 +519,8 @@ fn sides<'a>(
                 ));
             }
             _ if opens(word) => {
-                return Err(Problem::error(word.at.clone(), "a block within a block"));
+                return Err(Problem::error(word.at.clone(), "a block within a block")
+                    .help("write all alternatives in one block, or several rules"));
             }
             _ => read(word, args, &mut side)?,
         }
@@ -639,7 +645,7 @@ fn no_action(word: &Word) -> Problem {
         "call" | "return" => "rules are tried from the top: `skipto` leads further down",
         "setdscp" | "tcp-setmss" => "packets arrive as they were sent",
         "reass" => "fragments pass as they are; rules match the headers of each",
-        _ => "actions that can be imported: pipe, queue, allow, deny, count, skipto",
+        _ => return not_imported(word, "actions", ACTIONS),
     };
     no_equal(word.at.clone(), &word.text, why)
 }
@@ -666,15 +672,17 @@ fn no_option(word: &Word) -> Problem {
             "rules cannot match this field: `falaj explain match` lists the fields that they can match"
         }
         _ => {
-            return no_equal(
-                word.at.clone(),
-                &word.text,
-                &format!("options that can be imported: {}", OPTIONS.join(", ")),
-            );
+            return not_imported(word, "options", OPTIONS);
         }
     };
     no_equal(word.at.clone(), &word.text, why)
 }
+
+/// The words that may begin a rule: its action, and words before it.
+const ACTIONS: &[&str] = &[
+    "pipe", "queue", "allow", "accept", "pass", "permit", "deny", "drop", "count", "skipto",
+    "setmark", "return", "prob", "set",
+];
 
 /// The options that may follow the addresses.
 const OPTIONS: &[&str] = &[
@@ -689,6 +697,8 @@ const OPTIONS: &[&str] = &[
     "dst-ip",
     "src-ip6",
     "dst-ip6",
+    "src-ipv6",
+    "dst-ipv6",
     "proto",
     "ipversion",
     "lookup",

@@ -53,19 +53,8 @@ pub(super) fn set(keys: &mut Keys, key: &'static str, value: String) {
 
 /// Reads `red limit B avpkt B …`; options that are left out have tc's defaults.
 pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
-    const WORDS: &[&str] = &[
-        "limit",
-        "min",
-        "max",
-        "avpkt",
-        "burst",
-        "probability",
-        "bandwidth",
-        "ecn",
-        "harddrop",
-        "nodrop",
-        "adaptive",
-    ];
+    const WORDS: &[&str] =
+        &["limit", "min", "max", "avpkt", "burst", "probability", "bandwidth", "ecn", "harddrop"];
     let (mut limit, mut min, mut max, mut packet, mut burst) = (None, None, None, None, None);
     let (mut chance, mut ecn, mut hard) = ("2%".to_owned(), None, false);
     while let Some(word) = args.next() {
@@ -78,7 +67,9 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "probability" => {
                 let value = args.value("a number from 0 to 1")?;
                 let never = || {
-                    Problem::error(value.at.clone(), "with zero, RED never drops or marks a packet")
+                    let what = "with probability 0, RED acts on no packet below `max`";
+                    Problem::error(value.at.clone(), what)
+                        .help("write a number above 0 and up to 1, such as `probability 0.02`")
                 };
                 chance = part_of_one(value)?.ok_or_else(never)?;
             }
@@ -89,7 +80,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "ecn" => ecn = Some(word),
             "harddrop" => hard = true,
             "nodrop" => {
-                let why = "packets that cannot be marked are dropped as often as others are marked";
+                let why = "packets that cannot be marked are dropped as often as others are \
+                           marked: leave this out";
                 return Err(no_equal(word.at.clone(), "nodrop", why));
             }
             "adaptive" => {
@@ -107,9 +99,12 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             _ => return Err(stray(word, "red", WORDS)),
         }
     }
-    let missing = |what: &str| Problem::error(args.all(), format!("red needs {what}"));
+    let missing = |what: &str| {
+        Problem::error(args.all(), format!("red needs {what}"))
+            .help("as in `red limit 400000 min 30000 max 90000 avpkt 1000 burst 55`")
+    };
     let limit = limit.ok_or_else(|| missing("a `limit`"))?;
-    let packet = packet.filter(|p| *p > 0).ok_or_else(|| missing("an `avpkt`"))?;
+    let packet = packet.filter(|p| *p > 0).ok_or_else(|| missing("an `avpkt` above zero"))?;
     let max = max.unwrap_or(match min {
         Some(min) => min.saturating_mul(3),
         None => limit / 4,
@@ -119,11 +114,16 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
         ((2 * u128::from(min) + u128::from(max)) / (3 * u128::from(packet))) as u64
     });
     let log = weight(min, burst, packet).ok_or_else(|| {
-        Problem::error(
-            args.all(),
-            format!("a burst of {burst} packets is too small for this `min` and `avpkt`"),
+        let least = min / packet + 1;
+        if burst < least {
+            let what =
+                format!("a burst of {burst} packets is too small for this `min` and `avpkt`");
+            return Problem::error(args.all(), what).help(format!("write `burst {least}` or more"));
+        }
+        let what = format!("no average lets a burst of {burst} packets pass below this `min`");
+        Problem::error(args.all(), what).help(
+            "write a `min` of several times `avpkt`, and a `burst` somewhat above `min`/`avpkt`",
         )
-        .help(format!("at least {}", min / packet + 1))
     })?;
     let mut policy = vec![
         ("policy", quote("red")),
@@ -195,8 +195,8 @@ fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, P
         "ecn" => set(keys, "ecn", quote("yes")),
         "noecn" => keys.retain(|(key, _)| *key != "ecn"),
         "ce_threshold" | "ce_threshold_selector" => {
-            let why = "marks by a threshold are for scalable connections: `scheduler = { kind = \
-                       \"dualpi2\", … }`";
+            let why = "for scalable connections, which need marks at a threshold, add `scheduler = \
+                       { kind = \"dualpi2\", … }` to the scenario";
             return Err(no_equal(word.at.clone(), &word.text, why));
         }
         _ => return Ok(false),
@@ -215,6 +215,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
         "ecn",
         "noecn",
         "nobytemode",
+        "dq_rate_estimator",
         "no_dq_rate_estimator",
     ];
     let mut made = Managed {
@@ -247,7 +248,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                     return Err(no_equal(
                         value.at.clone(),
                         &what,
-                        &format!("it is {usual}, as in RFC 8033"),
+                        &format!("it is {usual} here, as in RFC 8033: leave this out"),
                     ));
                 }
             }
@@ -255,7 +256,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "bytemode",
-                    "PIE treats packets of all sizes alike here",
+                    "PIE treats packets of all sizes alike here: leave this out",
                 ));
             }
             _ => return Err(stray(word, "pie", WORDS)),
@@ -296,7 +297,8 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
             }
             "memory_limit" => {
                 tc_size(args.value("a size")?)?;
-                let what = "falaj does not count the memory of the kernel, only `limit`";
+                let what =
+                    "`memory_limit` was left out: the queues have only a limit in packets, `limit`";
                 made.notes.push(Problem::warning(word.at.clone(), what));
             }
             "drop_batch" => {
@@ -316,7 +318,7 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
 /// Reads `sfq`, as `fq_codel` without CoDel: CoDel's target and interval are seconds long, so that
 /// CoDel practically never acts.
 pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
-    const WORDS: &[&str] = &["limit", "quantum", "perturb", "divisor", "flows", "depth"];
+    const WORDS: &[&str] = &["limit", "quantum", "perturb", "divisor", "flows", "headdrop"];
     let (mut limit, mut queues, mut quantum) = (127, 1024, None);
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -339,12 +341,13 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 );
             }
             "depth" => {
-                let why = "the longest queue drops packets, and no queue has a limit of its own";
+                let why = "no queue has a limit of its own: when all queues together reach \
+                           `limit`, the longest one drops packets";
                 return Err(no_equal_phrase(word.at.clone(), "`depth` of sfq", why));
             }
             "redflowlimit" | "min" | "max" | "avpkt" | "burst" | "probability" | "ecn"
             | "harddrop" => {
-                let why = "`fq_codel` keeps each queue short, by CoDel";
+                let why = "write `fq_codel`, which keeps each queue short by CoDel";
                 return Err(no_equal_phrase(
                     word.at.clone(),
                     &format!("{} of sfq", quoted(&word.text)),
@@ -361,8 +364,9 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     ];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
-    let what = "as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet at \
-                the head of the longest queue is dropped";
+    let what = "`sfq` becomes `fq_codel` with a target of 3s, so that CoDel hardly ever acts; when \
+                the queues are full, the packet at the head of the longest one is dropped, as with \
+                `headdrop`";
     Ok(Fair { scheduler, notes: vec![Problem::warning(kind.at.clone(), what)] })
 }
 

@@ -86,5 +86,9 @@ pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
     if PLACE.contains(&word.text.as_str()) {
         return Problem::error(word.at.clone(), format!("`{}` belongs before the kind", word.text));
     }
+    if known.is_empty() {
+        let what = format!("{} is not a parameter of {kind}", quoted(&word.text));
+        return Problem::error(word.at.clone(), what).help(format!("`{kind}` has no parameters"));
+    }
     unknown(word, &format!("a parameter of {kind}"), known)
 }

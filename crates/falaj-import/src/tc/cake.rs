@@ -51,13 +51,38 @@ const WORDS: &[&str] = &[
     "unlimited",
     "rtt",
     "besteffort",
+    "diffserv3",
+    "diffserv4",
+    "diffserv8",
+    "precedence",
     "flows",
+    "flowblind",
+    "srchost",
+    "dsthost",
+    "hosts",
+    "dual-srchost",
+    "dual-dsthost",
+    "triple-isolate",
     "overhead",
+    "ether-vlan",
     "mpu",
     "atm",
     "ptm",
+    "noatm",
     "raw",
     "memlimit",
+    "fwmark",
+    "nat",
+    "nonat",
+    "wash",
+    "nowash",
+    "ack-filter",
+    "ack-filter-aggressive",
+    "no-ack-filter",
+    "ingress",
+    "egress",
+    "split-gso",
+    "no-split-gso",
 ];
 
 /// Names of round-trip times, in nanoseconds.
@@ -106,14 +131,20 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
             (framed, framing.at) = (true, word.at.clone());
             framing.overhead += bytes;
             framing.cells = *cells;
-            stab::smaller(*least).iter().for_each(|why| args.left_out(word, why));
+            if *least > 0 {
+                let what = format!(
+                    "`{name}` includes `mpu {least}` in tc; packets count with their own size and \
+                     overhead here, also below {least} B"
+                );
+                args.notes.push(Problem::warning(word.at.clone(), what));
+            }
             continue;
         }
         match name {
             "bandwidth" => cake.rate = Some(tc_rate(args.value("a rate")?)?),
             "unlimited" => cake.rate = None,
             "autorate-ingress" => {
-                let why = "the rate is the configured one: `bandwidth`";
+                let why = "falaj does not estimate the rate: write `bandwidth RATE`";
                 return Err(no_equal(word.at.clone(), name, why));
             }
             "rtt" => {
@@ -159,12 +190,17 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
             }
             "wash" => args.left_out(word, "packets keep their DSCP"),
             "ack-filter" | "ack-filter-aggressive" => {
-                args.left_out(word, "no acknowledgement is dropped for a later one");
+                args.left_out(word, "no acknowledgment is dropped because a later one follows");
             }
             "ingress" => args.left_out(word, "packets that are dropped take none of the rate"),
             "no-split-gso" => args.left_out(word, "each frame is a packet of its own"),
             "nonat" | "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
-            _ => return Err(stray(word, "cake", WORDS)),
+            _ => {
+                let links = LINKS.iter().map(|(name, ..)| *name);
+                let round_trips = ROUND_TRIPS.iter().map(|(name, _)| *name);
+                let known = WORDS.iter().copied().chain(links).chain(round_trips);
+                return Err(stray(word, "cake", &known.collect::<Vec<_>>()));
+            }
         }
     }
     framing.ip = framed && !raw;
@@ -187,7 +223,8 @@ const BY_CONNECTION: &str =
 /// CoDel's interval is the round-trip time, and its target a twentieth of it.
 fn round_trip(cake: &mut Cake, rtt: u64, at: &Word) -> Result<(), Problem> {
     if !(20..=4_000_000_000).contains(&rtt) {
-        let why = "CoDel's interval is 4s at most";
+        let why =
+            "round-trip times from 20ns to 4s can be imported, as CoDel's interval is at most 4s";
         return Err(no_equal(at.at.clone(), &at.text, why));
     }
     set(&mut cake.fair.scheduler, "interval", quote(&time(rtt)));

@@ -32,7 +32,8 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
                     return Err(Problem::error(
                         value.at.clone(),
                         "`r2q` must be above zero: rates are divided by it",
-                    ));
+                    )
+                    .help("leave it out for tc's default, 10"));
                 }
             }
             "debug" => {
@@ -41,12 +42,13 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
             }
             "direct_qlen" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "packets without a class do not wait here");
+                args.left_out(word, "packets without a class pass the link without waiting");
             }
             "offload" => {
-                return Err(no_equal(word.at.clone(), "offload", "a link is not hardware"));
+                let why = "a link has no hardware: leave this out";
+                return Err(no_equal(word.at.clone(), "offload", why));
             }
-            _ => return Err(stray(word, "htb", &["default", "r2q"])),
+            _ => return Err(stray(word, "htb", &["default", "r2q", "debug", "direct_qlen"])),
         }
     }
     Ok((rest, r2q))
@@ -95,7 +97,11 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
         "rate",
         "ceil",
         "burst",
+        "buffer",
+        "maxburst",
         "cburst",
+        "cbuffer",
+        "cmaxburst",
         "prio",
         "quantum",
         "mtu",
@@ -116,7 +122,7 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
                 let value = args.value("a size")?;
                 quantum = Some(tc_size(value)?).filter(|bytes| *bytes > 0);
                 if quantum.is_none() {
-                    args.left_out(value, "tc takes it for the usual quantum too");
+                    args.left_out(value, "the class has the usual quantum, as in tc");
                 }
             }
             "mtu" => {
@@ -129,7 +135,10 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
             _ => return Err(stray(word, "htb", WORDS)),
         }
     }
-    let own = own.ok_or_else(|| Problem::error(args.all(), "a class of htb needs a `rate`"))?;
+    let own = own.ok_or_else(|| {
+        Problem::error(args.all(), "a class of htb needs a `rate`")
+            .help("as in `htb rate 1mbit ceil 2mbit`")
+    })?;
     let ceil = ceil.unwrap_or(own);
     if ceil < own {
         return Err(Problem::error(args.all(), "a `ceil` below the `rate`")
@@ -224,8 +233,8 @@ pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
                 .help("one of `rt`, `ls` and `sc`"))
         }
         Hfsc { share: None, limit: Some(_), .. } => {
-            Err(Problem::error(args.all(), "`ul` alone limits nothing")
-                .help("`ul` goes with `ls` or `sc`"))
+            Err(Problem::error(args.all(), "`ul` without `ls` limits nothing")
+                .help("`ul` limits service by `ls`: add `ls`, or write `sc` in place of `rt`"))
         }
         made => Ok(made),
     }
@@ -307,13 +316,15 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
                     "sendslope" => send = Some(number),
                     _ => args.left_out(
                         word,
-                        "it follows from the packets that other flows send in the meantime",
+                        "the credit is not clamped here; its largest values follow from the slopes \
+                         and the packets",
                     ),
                 }
             }
             "offload" if args.value("0 or 1")?.text == "0" => {}
             "offload" => {
-                return Err(no_equal(word.at.clone(), "offload", "a link is not hardware"));
+                let why = "a link has no hardware: write `offload 0`";
+                return Err(no_equal(word.at.clone(), "offload", why));
             }
             _ => return Err(stray(word, "cbs", WORDS)),
         }
@@ -322,12 +333,14 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
         (Some(idle), Some(send)) if idle > 0 => {
             match idle.checked_add(send).and_then(|port| port.checked_mul(1000)) {
                 Some(port) => Ok(Cbs { idle: idle * 1000, port }),
-                None => Err(Problem::error(args.all(), "slopes beyond any rate")),
+                None => Err(Problem::error(args.all(), "the slopes exceed the largest rate")
+                    .help("slopes are in kbit/s, and their difference is the rate of the port")),
             }
         }
         _ => Err(Problem::error(
             args.all(),
             "cbs needs an `idleslope` above zero and a `sendslope`, in kbit/s",
-        )),
+        )
+        .help("as in `cbs idleslope 98688 sendslope -901312`, on a port of 1 Gbit/s")),
     }
 }

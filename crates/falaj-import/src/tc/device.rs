@@ -93,23 +93,32 @@ impl Device {
         let Some(parent) = place.parent else { return Ok(()) };
         let major = |node: &&Node<Qdisc>| node.handle.is_some_and(|h| h.major == parent.major);
         let Some(of) = self.qdiscs.iter().find(major) else {
-            let what = format!("{} has no discipline `{:x}:` yet", self.name, parent.major);
-            return Err(Problem::error(all.clone(), what)
-                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+            return Err(self.no_discipline(parent.major, all.clone()));
         };
-        let missing = || {
+        let missing = |help: String| {
             let what = format!("there is no class {:x}:{:x}", parent.major, parent.minor);
-            Err(Problem::error(all.clone(), what)
-                .help("add it before, by `tc class add …`, as tc demands"))
+            Err(Problem::error(all.clone(), what).help(help))
         };
         match &of.what {
             Qdisc::Htb { .. } | Qdisc::Hfsc(_) | Qdisc::Drr | Qdisc::Qfq => {
                 let is = |c: &Node<qdisc::Class>| c.handle == Some(parent);
-                if self.classes.iter().any(is) { Ok(()) } else { missing() }
+                if self.classes.iter().any(is) {
+                    return Ok(());
+                }
+                missing(format!(
+                    "add it first, by `tc class add … classid {:x}:{:x} …`: tc refuses this line too",
+                    parent.major, parent.minor
+                ))
             }
             Qdisc::Prio { bands, .. } | Qdisc::Ets { bands, .. } => {
                 let band = 1..=*bands;
-                if band.contains(&u64::from(parent.minor)) { Ok(()) } else { missing() }
+                if band.contains(&u64::from(parent.minor)) {
+                    return Ok(());
+                }
+                missing(format!(
+                    "the bands are {0:x}:1 to {0:x}:{bands:x}: name one of them, or write more `bands`",
+                    parent.major
+                ))
             }
             Qdisc::Netem(_)
             | Qdisc::Tbf { .. }
@@ -119,8 +128,20 @@ impl Device {
                 all.clone(),
                 "this discipline is below a discipline without classes",
             )
-            .help("tc refuses it too: give both to a class, or put the other one above")),
+            .help(
+                "tc refuses it too: put a discipline above that can have another one below it: \
+                 `netem`, `tbf`, `red`, `cbs`, or one with classes",
+            )),
         }
+    }
+
+    /// The error for a command that names a discipline which no command before it has added.
+    fn no_discipline(&self, major: u16, at: Range<usize>) -> Problem {
+        Problem::error(at, format!("{} has no discipline `{major:x}:` yet", self.name)).help(
+            format!(
+                "add it first, by `tc qdisc add … handle {major:x}: …`: tc refuses this line too"
+            ),
+        )
     }
 }
 
@@ -269,14 +290,13 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else {
-            return Err(Problem::error(all, "the kind of the discipline is missing"));
+            return Err(Problem::error(all, "the kind of the class is missing")
+                .help("as in `tc class add … classid 1:10 htb rate 1mbit`"));
         };
         let what = qdisc::class(kind, args)?;
         let is_of = |q: &Node<Qdisc>| q.handle.is_some_and(|h| h.major == id.major);
         if !device.qdiscs.iter().any(is_of) {
-            let what = format!("{} has no discipline `{:x}:` yet", device.name, id.major);
-            return Err(Problem::error(all, what)
-                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+            return Err(device.no_discipline(id.major, all));
         }
         let (handle, parent) = (Some(id), place.parent);
         device.classes.retain(|c| c.handle != Some(id));
@@ -315,7 +335,7 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else {
-            return Err(Problem::error(all, "the kind of the filter is missing"));
+            return Err(filter::no_kind(all));
         };
         let mut made = filter::read(kind, &place, args, notes)?;
         if made.to == Target::Nothing {
@@ -333,12 +353,9 @@ impl Devices {
             if let (Target::Device(to), Some(first)) = (&made.to, device.redirected())
                 && to != first
             {
-                let why = "a link has one other end: import the commands of each device separately";
-                return Err(no_equal_phrase(
-                    all,
-                    "a second device for packets that come down",
-                    why,
-                ));
+                let why = "a link has one other end: redirect all packets to one device, or import \
+                           the commands for each device separately";
+                return Err(no_equal_phrase(all, "a second device for redirected packets", why));
             }
             if unnumbered {
                 made.prio = before(device.incoming.iter());
@@ -348,26 +365,29 @@ impl Devices {
         }
         if device.root().is_none() {
             let what = format!("{} has no discipline for this filter", device.name);
-            return Err(Problem::error(all, what).help("it may belong to another device"));
+            return Err(Problem::error(all, what).help(format!(
+                "add one first, by `tc qdisc add dev {} root …`, or name another device",
+                device.name
+            )));
         }
         if let Some(parent) = made.parent
             && !device.qdiscs.iter().any(|q| q.handle.is_some_and(|h| h.major == parent.major))
         {
-            let what = format!("{} has no discipline `{:x}:` yet", device.name, parent.major);
-            return Err(Problem::error(all, what)
-                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+            return Err(device.no_discipline(parent.major, all));
         }
         if matches!(made.to, Target::Device(_)) {
             return Err(no_equal(
                 all,
                 "redirect",
-                "in falaj, packets that a device sends pass its own link",
+                "packets that a device sends pass its own link: only filters of incoming packets, \
+                 `parent ffff:`, can redirect",
             ));
         }
         if let Some(police) = &made.police
             && !device.is_passed_by_all(made.parent)
         {
-            let why = "a filter of the device's first discipline polices its packets";
+            let why =
+                "give the policer to a filter of the device's root discipline, as in `parent 1:`";
             return Err(no_equal_phrase(police.at.clone(), "a policer of a class", why));
         }
         if unnumbered {

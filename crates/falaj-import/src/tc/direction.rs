@@ -236,7 +236,8 @@ impl<'a> Direction<'a> {
             *limit = netem.limit;
             self.limit_at.clone_from(&netem.limit_at);
         } else if let Some(at) = &netem.limit_at {
-            let what = "netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out";
+            let what = "`limit` was left out: netem counts packets in transit, and without a rate \
+                        falaj queues no packet";
             self.notes.push(Problem::warning(at.clone(), what));
         }
         Ok(())
@@ -312,7 +313,8 @@ impl<'a> Direction<'a> {
             return Err(no_equal_phrase(
                 at.clone(),
                 "a second rate below the first",
-                "write two links, one after the other, by a `[[rule]]`",
+                "write two links in the scenario, and a rule that leads through both, `to = \
+                 [\"first\", \"second\"]`",
             ));
         }
         Ok(())

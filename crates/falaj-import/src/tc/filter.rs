@@ -3,10 +3,10 @@
 use super::attachment::{Attachment, Handle, handle};
 use super::police::{self, Police};
 use crate::amounts::whole;
-use crate::args::{Args, no_equal, no_equal_phrase, unknown};
+use crate::args::{Args, no_equal_phrase, not_imported, unknown};
 use crate::lines::Word;
 use falaj_scenario::Problem;
-use falaj_scenario::suggest::quoted;
+use falaj_scenario::suggest::{self, quoted};
 use std::ops::Range;
 
 /// A filter: the packets that it takes, and their target.
@@ -18,7 +18,8 @@ pub(super) struct Filter {
     pub(super) rule: String,
     pub(super) to: Target,
     pub(super) police: Option<Police>,
-    /// Marks of packets that the policer leaves to the next filter, at this filter or a later one.
+    /// If this filter's policer leaves some packets to the next filter: the marks of packets that
+    /// this policer, or that of a later filter, has left to the next filter. Otherwise empty.
     pub(super) past: Vec<u32>,
     /// The mark that packets must have.
     pub(super) marks: Option<Marked>,
@@ -67,7 +68,8 @@ impl Marked {
     /// The warning that no rule sets the mark.
     pub(super) fn is_set_by_none(&self) -> Problem {
         let what = format!(
-            "no rule marks packets with {} yet: for tc the firewall marks, in falaj a rule",
+            "no rule sets the mark {}, so this filter matches no packet; with tc the firewall sets \
+             marks, in falaj a rule does",
             self.text()
         );
         let keys = match self.mask {
@@ -75,8 +77,8 @@ impl Marked {
             mask => format!("`mark = {:#x}`, `mark-mask = {mask:#x}`", self.value),
         };
         Problem::warning(self.at.clone(), what).help(format!(
-            "for instance `[[rule]]`, `match = \"tcp dport 443\"`, {keys}, `to = \"pass\"`, `then \
-             = \"on\"`, and after it one that leads to the link"
+            "add a rule that sets it, such as `[[rule]]`, `match = \"tcp dport 443\"`, {keys}, \
+             `to = \"pass\"`, `then = \"on\"`, and after it a rule that leads to the link"
         ))
     }
 }
@@ -125,6 +127,28 @@ impl Rule {
     }
 }
 
+/// The kinds of filters that can be imported.
+const KINDS: &[&str] = &["u32", "flower", "matchall", "basic", "fw"];
+
+/// The options that filters of all kinds have.
+const OPTIONS: &[&str] = &["flowid", "classid", "action", "skip_hw", "skip_sw"];
+
+/// The other options of a filter of this kind.
+fn options_of(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "u32" | "basic" => &["match", "police"],
+        "fw" => &["police"],
+        "flower" => FLOWER,
+        _ => &[],
+    }
+}
+
+/// The error for a filter of a kind that cannot be imported, or without a kind.
+pub(super) fn no_kind(at: Range<usize>) -> Problem {
+    Problem::error(at, "the kind of the filter is missing")
+        .help(format!("one of {}", suggest::list(KINDS.iter().copied())))
+}
+
 /// Reads the words after the kind.
 pub(super) fn read(
     kind: &Word,
@@ -147,24 +171,19 @@ pub(super) fn read(
             marks = Some(read);
         }
         "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
-            return Err(no_equal(
-                kind.at.clone(),
-                &kind.text,
-                "filters of kind u32, flower, matchall, basic and fw can be imported",
-            ));
+            return Err(not_imported(kind, "kinds of filters", KINDS));
         }
-        _ => {
-            return Err(unknown(
-                kind,
-                "a filter that can be imported",
-                &["u32", "flower", "matchall", "basic", "fw"],
-            ));
-        }
+        _ => return Err(unknown(kind, "a kind of filter that can be imported", KINDS)),
     }
+    let known = [options_of(&kind.text), OPTIONS].concat();
     while let Some(word) = args.next() {
         match word.text.as_str() {
+            key if !known.contains(&key) => {
+                let what = format!("options of {}", kind.text);
+                return Err(not_imported(word, &what, &known));
+            }
             "match" if kind.text == "u32" => u32_match(args, &mut rule)?,
-            "match" if kind.text == "basic" => rule.term(ematch(args)?),
+            "match" => rule.term(ematch(args)?),
             "flowid" | "classid" => class = Some(handle(args.value("a class")?)?),
             "action" => {
                 let next = args.peek().filter(|_| action.is_some() || police.is_some());
@@ -173,22 +192,13 @@ pub(super) fn read(
                 }
                 action = self::action(args, &mut police)?;
             }
-            "police" if ["u32", "fw", "basic"].contains(&kind.text.as_str()) => {
-                police = Some(police::read(word, args)?);
-            }
+            "police" => police = Some(police::read(word, args)?),
             // These options concern network cards and make no difference to packets.
             "skip_hw" | "skip_sw" => {
                 let what = format!("`{}` was left out: falaj has no network card", word.text);
                 notes.push(Problem::warning(word.at.clone(), what));
             }
-            key if kind.text == "flower" => flower(word, key, args, &mut rule)?,
-            _ => {
-                return Err(no_equal(
-                    word.at.clone(),
-                    &word.text,
-                    "a filter matches addresses, protocol, ports and type of service",
-                ));
-            }
+            _ => flower(word, args, &mut rule)?,
         }
     }
     let to = match (action, class) {
@@ -208,7 +218,7 @@ pub(super) fn read(
         return Err(no_equal_phrase(
             tagged.at.clone(),
             "a filter of all tags",
-            "`vlan_id N` matches one VLAN",
+            "`flower` with `vlan_id N` matches the packets of one VLAN",
         ));
     }
     for what in rule.notes.drain(..) {
@@ -230,31 +240,40 @@ pub(super) fn read(
     Ok(Filter { parent: place.parent, prio, rule, to, police, past, marks, table, at })
 }
 
+/// The names of EtherTypes that can be imported; their numbers; and the term of a scenario's
+/// `match`. `all` needs no term. For VLAN tags, `vlan_id` gives the term.
+const PROTOCOLS: &[(&str, u64, Option<&str>)] = &[
+    ("all", 0x0003, None),
+    ("ip", 0x0800, Some("ip")),
+    ("ipv4", 0x0800, Some("ip")),
+    ("ipv6", 0x86dd, Some("ip6")),
+    ("ip6", 0x86dd, Some("ip6")),
+    ("arp", 0x0806, Some("ether arp")),
+    ("802.1Q", 0x8100, None),
+    ("802.1ad", 0x88a8, None),
+];
+
+/// The number of an EtherType, by name or number; `None` if the name is unknown.
+fn ethertype(protocol: &Word) -> Option<u64> {
+    let is = |(name, ..): &&(&str, u64, Option<&str>)| name.eq_ignore_ascii_case(&protocol.text);
+    let named = PROTOCOLS.iter().find(is).map(|(_, number, _)| *number);
+    named.or_else(|| whole(protocol).ok())
+}
+
 /// Returns true if the EtherType is that of a VLAN tag.
 fn is_tag(protocol: &Word) -> bool {
-    let lower = protocol.text.to_ascii_lowercase();
-    matches!(lower.as_str(), "802.1q" | "802.1ad")
-        || lower.starts_with("0x") && matches!(whole(protocol), Ok(0x8100 | 0x88a8))
+    matches!(ethertype(protocol), Some(0x8100 | 0x88a8))
 }
 
 /// Reads a filter's `protocol`: the name or the number of an EtherType.
 fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let Some(word) = protocol else { return Ok(None) };
-    let lower = word.text.to_ascii_lowercase();
-    let number = if lower.starts_with("0x") { whole(word)? } else { 0 };
-    match (lower.as_str(), number) {
-        // All types, and types of VLAN tags, for which `vlan_id` is read.
-        ("all", _) | (_, 0x0003) => Ok(None),
-        _ if is_tag(word) => Ok(None),
-        ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
-        ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),
-        ("arp", _) | (_, 0x0806) => Ok(Some("ether arp")),
-        _ => Err(no_equal_phrase(
-            word.at.clone(),
-            "this protocol",
-            "`ip`, `ipv6`, `arp` and `all` can be imported, by name or number",
-        )),
-    }
+    let ethertype = ethertype(word);
+    let known = PROTOCOLS.iter().find(|(_, number, _)| Some(*number) == ethertype);
+    known.map(|(.., term)| *term).ok_or_else(|| {
+        let names: Vec<&str> = PROTOCOLS.iter().map(|(name, ..)| *name).collect();
+        not_imported(word, "protocols, by name or number,", &names)
+    })
 }
 
 /// Reads `handle 6 fw`: the mark that packets must have.
@@ -267,17 +286,44 @@ fn marked(kind: &Word, place: &Attachment<'_>) -> Result<Marked, Problem> {
     };
     // All bits count if there is no mask.
     let (value, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
-    let number = |text: &str| {
-        let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
-        u32::try_from(least).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
-    };
+    let number = |text: &str| mark(&Word { text: text.to_owned(), at: word.at.clone() });
     let (value, mask) = (number(value)?, number(mask)?);
     if value & !mask != 0 {
         return Err(Problem::error(word.at.clone(), "this mark has bits that its mask leaves out")
-            .help("no packet has such a mark"));
+            .help(format!(
+                "no packet can match it: write a mask that has all bits of the mark, as in \
+                 `{value:#x}/{:#x}`",
+                value | mask
+            )));
     }
     Ok(Marked { value, mask, at: word.at.clone() })
 }
+
+/// Reads the number of a mark.
+pub(super) fn mark(word: &Word) -> Result<u32, Problem> {
+    u32::try_from(whole(word)?).map_err(|_| {
+        Problem::error(word.at.clone(), "a mark has 32 bits")
+            .help("write a number from 0 to 0xffffffff")
+    })
+}
+
+/// The kinds of matches of a `u32` filter that can be imported.
+const MATCHES: &[&str] = &["ip", "ip6", "tcp", "udp", "u8", "u16", "u32"];
+
+/// The fields of `match ip` and `match ip6` that can be imported.
+const FIELDS: &[&str] = &[
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "protocol",
+    "tos",
+    "dsfield",
+    "priority",
+    "precedence",
+    "firstfrag",
+    "nofrag",
+];
 
 /// Reads `match ip dport 80 0xffff`.
 fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
@@ -306,7 +352,7 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                         0xff => rule.term(protocol(whole(value)?, rule.version)),
                         0 => {}
                         _ => {
-                            let why = "a protocol is compared as a whole, `0xff`";
+                            let why = "the mask of a protocol is `0xff`, or `0` for all protocols";
                             return Err(no_equal_phrase(mask.at.clone(), "this mask", why));
                         }
                     }
@@ -320,11 +366,8 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                 "firstfrag" => rule.term("not ( fragment not first-fragment )"),
                 "nofrag" => rule.term("not fragment"),
                 _ => {
-                    return Err(no_equal(
-                        field.at.clone(),
-                        &field.text,
-                        "src, dst, sport, dport, protocol and tos can be imported",
-                    ));
+                    let what = format!("fields of `match {}`", of.text);
+                    return Err(not_imported(field, &what, FIELDS));
                 }
             }
         }
@@ -342,18 +385,15 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
             let port = match field.text.as_str() {
                 "src" => "sport",
                 "dst" => "dport",
-                _ => return Err(unknown(field, "a field of it", &["src", "dst"])),
+                _ => {
+                    let what = format!("a field of `match {}`", of.text);
+                    return Err(unknown(field, &what, &["src", "dst"]));
+                }
             };
             let value = whole(args.value("a port")?)?;
             rule.term(format!("{port} {}", ports(value, args.value("a mask")?)?));
         }
-        _ => {
-            return Err(no_equal(
-                of.at.clone(),
-                &of.text,
-                "ip, ip6, tcp, udp and `u32 0 0` can be imported",
-            ));
-        }
+        _ => return Err(not_imported(of, "matches of u32", MATCHES)),
     }
     Ok(())
 }
@@ -369,11 +409,14 @@ fn bytes(
         return Ok(());
     }
     let refused = || {
-        let why = "`match u32 0 0` matches every packet; other matches name a field, or after \
-                   `protocol ip` have the place of one: addresses, protocol, ports, type of \
-                   service, TCP's flags (`match u8 0x02 0x02 at 33`) and short packets (`match \
-                   u16 0 0xffc0 at 2`)";
-        Err(no_equal_phrase(of.at.clone(), "a match of bytes", why))
+        let ip = "of IPv4, after `protocol ip`, these can be imported: `u8 0x05 0x0f at 0` (header \
+                  length), `u8 … at 1` (type of service), `u16 0 0xffc0 at 2` (packets below a \
+                  power of two), `u8 … 0xff at 9` (protocol), `u32 … at 12` and `at 16` (source \
+                  and destination prefix), `u16 … at 20` and `at 22` (ports)";
+        let others = "of IPv6: `u8 … at 0` (version and half of the traffic class); of TCP, after \
+                      `match ip protocol 6 0xff`: `u8 … at 33` or `at nexthdr+13` (flags); \
+                      `u32 0 0` matches every packet";
+        Err(no_equal_phrase(of.at.clone(), "a match of these bytes", ip).help(others))
     };
     let Some(place) = place.map(|w| w.text.as_str()) else { return refused() };
     let is_ip = rule.version == Some("ip");
@@ -401,7 +444,7 @@ fn bytes(
             );
         }
         ("u8", "0") if mask == 0x0f && value == 5 && is_ip => {
-            rule.notes.push("this also matches packets with IP options".to_owned());
+            rule.notes.push("here this also matches packets with IP options".to_owned());
         }
         ("u8", "1") if is_ip => {
             let at = Word { text: String::new(), at: of.at.clone() };
@@ -474,8 +517,9 @@ fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
             _ => {}
         }
     }
-    let why = "`cmp(u16 at 0 layer transport eq PORT)` for the source port, and `at 2` for the \
-               destination's, can be imported, with `eq`, `gt` and `lt`";
+    let why = "a `basic` filter can compare ports: `cmp(u16 at 0 layer transport eq PORT)` is the \
+               source port, `at 2` the destination port. `layer tcp` and `layer 2` are the same \
+               layer. `gt` and `lt` are possible too, if a port can be above or below PORT";
     Err(no_equal_phrase(first.at.clone(), "this match", why))
 }
 
@@ -483,14 +527,16 @@ fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
 fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     let bits = whole(mask)?;
     if bits > 0xffff {
-        return Err(Problem::error(mask.at.clone(), "a mask of ports has 16 bits"));
+        return Err(Problem::error(mask.at.clone(), "a mask of ports has 16 bits")
+            .help("write a mask from 0 to 0xffff"));
     }
     let run = bits.trailing_zeros().min(16);
     let (own, size) = (value & bits, 1u64 << run);
     // Each combination of the higher free bits gives a separate range.
     let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
     if free.len() > MOST_FREE {
-        let why = "the ports that agree with it are more than 64 ranges: write the ranges";
+        let why = "it selects more than 64 separate ranges of ports: write ranges, as in `flower \
+                   ip_proto tcp dst_port 8000-8080`";
         return Err(no_equal_phrase(mask.at.clone(), "this mask", why));
     }
     let first = |choice: u64| {
@@ -522,7 +568,8 @@ fn protocol(number: u64, version: Option<&str>) -> String {
 /// The values of the TOS byte that equal `value` where `mask` has ones; `None` for all values.
 fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> {
     if mask > 0xff {
-        return Err(Problem::error(at.at.clone(), "a mask of the type of service has 8 bits"));
+        return Err(Problem::error(at.at.clone(), "a mask of the type of service has 8 bits")
+            .help("write a mask from 0 to 0xff"));
     }
     let agrees = |tos: &u64| tos & mask == value & mask;
     let value = value & mask;
@@ -544,18 +591,43 @@ fn either(terms: impl Iterator<Item = String>) -> String {
     if terms.len() == 1 { terms.concat() } else { format!("( {} )", terms.join(" or ")) }
 }
 
-fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
+/// The matches of a `flower` filter that can be imported.
+const FLOWER: &[&str] = &[
+    "src_ip",
+    "dst_ip",
+    "src_mac",
+    "dst_mac",
+    "vlan_id",
+    "ip_ttl",
+    "src_port",
+    "dst_port",
+    "ip_proto",
+    "tcp_flags",
+    "ip_tos",
+];
+
+/// Reads the value of a match of a `flower` filter.
+fn flower(word: &Word, args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
     let value = args.value("a value")?;
-    match key {
-        "src_ip" | "dst_ip" => rule.term(format!("{} {}", &key[..3], value.text)),
-        "src_mac" | "dst_mac" => rule.term(format!("mac-{} {}", &key[..3], value.text)),
+    match word.text.as_str() {
+        key @ ("src_ip" | "dst_ip") => rule.term(format!("{} {}", &key[..3], value.text)),
+        key @ ("src_mac" | "dst_mac") => rule.term(format!("mac-{} {}", &key[..3], value.text)),
         "vlan_id" => rule.term(format!("vlan {}", whole(value)?)),
         "ip_ttl" => rule.term(format!("ttl {}", whole(value)?)),
-        "src_port" | "dst_port" => rule.term(format!("{}port {}", &key[..1], value.text)),
+        key @ ("src_port" | "dst_port") => {
+            rule.term(format!("{}port {}", &key[..1], value.text));
+        }
         "ip_proto" => rule.term(match value.text.as_str() {
             "icmpv6" => "icmp6".to_owned(),
             name @ ("tcp" | "udp" | "icmp") => name.to_owned(),
-            _ => protocol(whole(value)?, rule.version),
+            _ => match whole(value) {
+                Ok(number) => protocol(number, rule.version),
+                Err(_) => {
+                    let names = &["tcp", "udp", "icmp", "icmpv6"];
+                    return Err(unknown(value, "a protocol that can be imported", names)
+                        .help("or a number, such as `132` for SCTP"));
+                }
+            },
         }),
         "tcp_flags" => {
             let (set, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xff"));
@@ -565,7 +637,8 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
                 return Err(no_equal_phrase(
                     value.at.clone(),
                     "this mask",
-                    "the flags are `0x01` to `0x80`: fin, syn, rst, psh, ack, urg, ece and cwr",
+                    "a mask has one or more of the flags fin `0x01`, syn `0x02`, rst `0x04`, psh \
+                     `0x08`, ack `0x10`, urg `0x20`, ece `0x40` and cwr `0x80`",
                 ));
             }
             rule.term(flags(set, mask));
@@ -577,13 +650,7 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
                 rule.term(term);
             }
         }
-        _ => {
-            return Err(no_equal(
-                word.at.clone(),
-                key,
-                "addresses, MACs, VLAN, protocol, ports, TTL and type of service can be imported",
-            ));
-        }
+        _ => return Err(not_imported(word, "matches of flower", FLOWER)),
     }
     Ok(())
 }
@@ -594,12 +661,15 @@ fn follows(action: &Word, police: Option<&Police>) -> Result<(), Problem> {
     match police.filter(|_| action.text != "police") {
         Some(police) => police.before_action(action),
         None => {
-            let why = "a filter has one policer and one action after it: `continue` leads to a \
-                       further filter";
+            let why = "a filter can have one policer and, after it, one action: write a further \
+                       filter for the rest, and let the policer leave packets to it by `continue`";
             Err(no_equal_phrase(action.at.clone(), "a further action", why))
         }
     }
 }
+
+/// The actions that can be imported; `mirred` only with `egress redirect dev NAME`.
+const ACTIONS: &[&str] = &["drop", "shot", "ok", "pass", "police", "mirred", "gact"];
 
 /// Reads the action after `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;
 /// `None` if the action sends packets nowhere.
@@ -609,26 +679,21 @@ fn action(args: &mut Args<'_>, police: &mut Option<Police>) -> Result<Option<Tar
         action = args.value("an action")?;
     }
     match action.text.as_str() {
-        "drop" | "shot" => return Ok(Some(Target::Drop)),
-        "ok" | "pass" => return Ok(Some(Target::Pass)),
+        "drop" | "shot" => Ok(Some(Target::Drop)),
+        "ok" | "pass" => Ok(Some(Target::Pass)),
         "police" => {
             *police = Some(police::read(action, args)?);
-            return Ok(None);
+            Ok(None)
         }
-        _ => {}
+        "mirred" => {
+            for expected in ["egress", "redirect", "dev"] {
+                args.take(expected).ok_or_else(|| {
+                    let why = "`mirred egress redirect dev NAME` can be imported";
+                    no_equal_phrase(action.at.clone(), "this form of `mirred`", why)
+                })?;
+            }
+            Ok(Some(Target::Device(args.value("a device")?.text.clone())))
+        }
+        _ => Err(not_imported(action, "actions", ACTIONS)),
     }
-    let refused = || {
-        no_equal_phrase(
-            action.at.clone(),
-            "this action",
-            "`mirred egress redirect dev NAME`, `drop`, `pass` and `police` can be imported",
-        )
-    };
-    if action.text != "mirred" {
-        return Err(refused());
-    }
-    for expected in ["egress", "redirect", "dev"] {
-        args.take(expected).ok_or_else(refused)?;
-    }
-    Ok(Some(Target::Device(args.value("a device")?.text.clone())))
 }

@@ -1,6 +1,7 @@
 //! Rules of iptables that mark packets for filters of kind `fw`: rules of the scenario, before all
 //! other rules of their direction.
 
+use super::filter;
 use crate::amounts::whole;
 use crate::args::Args;
 use crate::draft::Table;
@@ -129,11 +130,15 @@ pub(super) fn command(
         .any(|pair| ["-j", "--jump"].contains(&&*pair[0].text) && pair[1].text == "MARK");
     let (Some(name), true) = (chain, is_mark) else { return Ok(false) };
     let Some(chain) = known(name) else {
-        let why = "rules of PREROUTING, FORWARD, OUTPUT and POSTROUTING can be imported";
-        return Err(left_out(&name.at, &name.text, why));
+        let why = format!("chains that can be imported: {}", CHAINS.join(", "));
+        return Err(left_out(&name.at, &name.text, &why));
     };
     if let Some(number) = args.number().filter(|number| number.text != "1") {
-        return Err(left_out(&number.at, &number.text, "a rule comes first or last in its chain"));
+        return Err(left_out(
+            &number.at,
+            &number.text,
+            "`-A`, and `-I` without a number or with 1, can be imported",
+        ));
     }
     let (rule, out, mask, value) = marking(&mut args, version)?;
     let made = Marking { chain, version, rule, mask, value, out, netns, at };
@@ -211,14 +216,16 @@ fn marking(
                 continue;
             }
             _ => {
-                let why = "rules match protocols, addresses, ports, DSCPs, lengths and marks";
+                let why = "a rule can match the protocol, addresses, ports, DSCP, length and mark \
+                           of packets, and the device by which they leave, `-o`";
                 return Err(left_out(&option.at, &option.text, why));
             }
         };
         terms.push(if not { format!("not {term}") } else { term });
     }
     let Some((mask, value)) = set.filter(|(mask, _)| *mask != 0) else {
-        let why = "it changes no bit of the mark: `--set-mark` or `--set-xmark` does";
+        let why = "it changes no bit of the mark: `--set-mark`, `--set-xmark`, `--or-mark` and \
+                   `--and-mark` do";
         return Err(left_out(&args.all(), "MARK", why));
     };
     if !has_address {
@@ -233,10 +240,7 @@ fn marking(
 
 /// Reads the value of `--set-mark` and its like: the bits that change, and their new value.
 fn change(option: &Word, word: &Word) -> Result<(u32, u32), Problem> {
-    let number = |text: &str| {
-        let number = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
-        u32::try_from(number).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
-    };
+    let number = |text: &str| filter::mark(&Word { text: text.to_owned(), at: word.at.clone() });
     let (value, mask) = match word.text.split_once('/') {
         Some((value, mask)) => (number(value)?, Some(number(mask)?)),
         None => (number(&word.text)?, None),
@@ -249,7 +253,8 @@ fn change(option: &Word, word: &Word) -> Result<(u32, u32), Problem> {
         ("--or-mark", None) => Ok((value, value)),
         ("--and-mark", None) => Ok((!value, 0)),
         _ => {
-            let why = "a rule sets bits of a mark to a value, and does not invert them";
+            let why = "a rule sets bits of a mark to a value, and does not invert them: write \
+                       `--set-mark VALUE/MASK`, `--or-mark BITS` or `--and-mark BITS`";
             Err(left_out(&option.at, &option.text, why))
         }
     }
@@ -261,7 +266,11 @@ fn net(word: &Word) -> Result<String, Problem> {
     let Ok(mask) = mask.parse::<std::net::Ipv4Addr>() else { return Ok(word.text.clone()) };
     let bits = mask.to_bits();
     if bits.leading_ones() + bits.trailing_zeros() < 32 {
-        return Err(left_out(&word.at, &word.text, "a network has a prefix"));
+        return Err(left_out(
+            &word.at,
+            &word.text,
+            "write a prefix, such as `/24`, or a mask of ones and then zeros",
+        ));
     }
     Ok(format!("{address}/{}", bits.leading_ones()))
 }
@@ -279,6 +288,6 @@ fn ports(word: &Word) -> String {
 
 /// The warning for a rule that cannot be imported.
 fn left_out(at: &Range<usize>, word: &str, why: &str) -> Problem {
-    let what = format!("{}: this rule of iptables was left out", quoted(word));
+    let what = format!("this rule of iptables was left out, because of {}", quoted(word));
     Problem::warning(at.clone(), what).help(why.to_owned())
 }

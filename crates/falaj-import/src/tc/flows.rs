@@ -163,8 +163,8 @@ impl Direction<'_> {
             && let Some(child) = self.child(node)
         {
             if !is_link(&child.what) {
-                let why = "it replaces the queue that `red` measures: give `red` \
-                           alone a `limit`";
+                let why = "it replaces the queue that `red` measures: leave it out, and give \
+                           `red` the `limit`";
                 return Err(no_equal_phrase(child.at.clone(), "a queue below `red`", why));
             }
             let what = "`red` measures the packets queued for the class; in tc also those in the discipline below it";
@@ -254,7 +254,8 @@ impl Direction<'_> {
                 self.no_costs_below(&tree, true)?;
                 if let Some(drop) = tree.drops.first() {
                     let what = format!("a filter that drops `{drop}` below a class");
-                    let why = "only filters of the discipline above all classes drop packets here";
+                    let why = "give the filter to the discipline above all classes: only such \
+                               filters can drop packets here";
                     return Err(no_equal_phrase(node.at.clone(), &what, why));
                 }
                 if !tree.takes_all(place.above) && !tree.direct {
@@ -314,9 +315,11 @@ impl Direction<'_> {
 
 /// The error for a second link before a class.
 fn third(inner: &Way) -> Problem {
-    let why = "there is a link before a class above it already: write one for each, and a rule \
-               that leads through all, `to = [\"first\", \"second\", \"third\"]`";
-    no_equal_phrase(inner.at.clone(), "this discipline below a class", why)
+    let why = "the outer class has such a discipline too, and each would become a link: write the \
+               links in the scenario, and a rule that leads through all of them, `to = [\"first\", \
+               \"second\", \"third\"]`";
+    let what = "a `netem` or `tbf` below a class within another class";
+    no_equal_phrase(inner.at.clone(), what, why)
 }
 
 /// Returns true if the discipline has classes of its own.

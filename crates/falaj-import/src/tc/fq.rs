@@ -21,12 +21,15 @@ const WORDS: &[&str] = &[
     "low_rate_threshold",
     "pacing",
     "nopacing",
+    "timer_slack",
+    "horizon",
+    "horizon_cap",
+    "horizon_drop",
+    "defrate",
 ];
 
 /// Reads `fq maxrate R quantum B …`.
 pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
-    let what = "`maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP";
-    let notes = vec![Problem::warning(kind.at.clone(), what)];
     let mut keys: Keys = vec![("kind", quote("fq"))];
     let (mut paced, mut rated) = (true, None);
     while let Some(word) = args.next() {
@@ -51,13 +54,16 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             }
             "buckets" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "it is for the search of queues, and changes no packet");
+                args.left_out(
+                    word,
+                    "it sets the size of the kernel's hash table, which changes no packet",
+                );
             }
             "pacing" => paced = true,
             "nopacing" => paced = false,
             "timer_slack" => {
                 tc_time(args.value("a time")?)?;
-                args.left_out(word, "pauses end to the nanosecond");
+                args.left_out(word, "a paced packet leaves at its time, to the nanosecond");
             }
             "horizon" => {
                 tc_time(args.value("a time")?)?;
@@ -69,13 +75,13 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 args.left_out(word, "kernels no longer read it");
             }
             "ce_threshold" => {
-                let why = "marks by a threshold are for scalable connections: `scheduler = { kind \
-                           = \"dualpi2\", … }`";
+                let why = "for scalable connections, which need marks at a threshold, add \
+                           `scheduler = { kind = \"dualpi2\", … }` to the scenario";
                 return Err(no_equal(word.at.clone(), "ce_threshold", why));
             }
             "bands" | "priomap" | "weights" => {
-                let why = "they are by priorities of sockets: `prio` or `ets` with filters has \
-                           bands, and `fq` below each";
+                let why = "bands go by the priorities of sockets, which falaj does not see: write \
+                           `prio` or `ets` with filters, and a `fq` below each band";
                 return Err(no_equal_phrase(
                     word.at.clone(),
                     &format!("{} of fq", quoted(&word.text)),
@@ -85,7 +91,12 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             _ => return Err(stray(word, "fq", WORDS)),
         }
     }
-    if !paced {
+    let mut notes = Vec::new();
+    if paced {
+        let what = "falaj paces connections only by `maxrate`: it does not see the rates that \
+                    sockets set, as TCP does";
+        notes.push(Problem::warning(kind.at.clone(), what));
+    } else {
         rated.iter().for_each(|word| args.left_out(word, "`nopacing` is given"));
         keys.retain(|(key, _)| !matches!(*key, "flow-max-rate" | "low-rate-threshold"));
     }

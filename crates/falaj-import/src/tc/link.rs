@@ -56,7 +56,8 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                 && marked(&device.incoming).is_some()
             {
                 let why = "packets that policers leave to the next filter get a mark here, which \
-                           the second device's filters would meet";
+                           the second device's filters would see: use `continue` and marks on one \
+                           of the two devices only";
                 problems.push(no_equal_phrase(at, what, why));
             }
             // Packets that are redirected on arrival have not passed the firewall yet.
@@ -86,7 +87,8 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         if let Some((at, what)) = ways.iter().find_map(PacketPaths::needs_rules)
             && all.len() > 1
         {
-            let why = "rules are needed for it, and there are several devices: import the commands of each separately";
+            let why = "this needs rules, and there are several devices: import the commands of \
+                       each device separately";
             problems.push(no_equal_phrase(at, what, why));
         }
         problems.extend(unmarked(&device.incoming, &[]));
@@ -100,7 +102,7 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         } else if let Some(packets) = marking.passed_by_part() {
             if *part.get_or_insert(packets) != packets {
                 let why = "a packet is forwarded, or is one of the host's own, and passes only \
-                           the chains of its kind";
+                           the chains of its kind: mark packets in POSTROUTING, which all pass";
                 problems.push(no_equal_phrase(marking.at.clone(), "this chain beside those", why));
             } else {
                 let what = format!("in the kernel only {packets} pass this chain; here all do");
@@ -116,7 +118,8 @@ pub(super) fn no_link(devices: &Devices) -> Problem {
     match devices.all.iter().find_map(|device| device.removed.clone()) {
         Some(at) => Problem::error(at, "this removes what the lines before added")
             .help("import only the lines before it"),
-        None => Problem::error(0..0, "there is no `tc qdisc add`, and so no link"),
+        None => Problem::error(0..0, "no `tc qdisc add` makes a link")
+            .help("add one, as in `tc qdisc add dev eth0 root netem delay 10ms`"),
     }
 }
 
@@ -133,11 +136,11 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
         };
         match above.is_some_and(divides) {
             true => {
-                let what = "no packet reaches the class above this: it is left out";
+                let what = "no packet reaches the class of this discipline: it was left out";
                 Problem::warning(node.at.clone(), what)
             }
             false => {
-                let why = "write it above, or give it a class of its own";
+                let why = "put it above the other discipline, or give it a class of its own";
                 no_equal_phrase(node.at.clone(), "a discipline in this place", why)
             }
         }

@@ -123,7 +123,7 @@ fn command(
     };
     let Some(kind) = begun(object, OBJECTS) else {
         if is_tc {
-            return Err(unknown(object, "an object of tc", OBJECTS));
+            return Err(unknown(object, "an object of tc that can be imported", OBJECTS));
         }
         if firewall::is_iptables(object) {
             match devices.firewall(object, &mut args) {
@@ -151,7 +151,8 @@ fn command(
     }
     let word = args.value("a verb")?;
     let Some(verb) = begun(word, VERBS).or_else(|| begun(word, SHOW)) else {
-        return Err(unknown(word, "a verb of tc", VERBS));
+        let known = [VERBS, SHOW].concat();
+        return Err(unknown(word, "a verb of tc that can be imported", &known));
     };
     if SHOW.contains(&verb) {
         return Ok(());

@@ -27,15 +27,16 @@ pub(super) struct Netem {
 const WORDS: &[&str] = &[
     "limit",
     "delay",
+    "latency",
     "distribution",
     "loss",
+    "drop",
     "corrupt",
     "duplicate",
     "reorder",
     "gap",
     "rate",
     "slot",
-    "ecn",
     "seed",
 ];
 
@@ -79,7 +80,8 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
             "seed" => {
                 let seed = whole(args.value("a number")?)?;
                 let note = format!(
-                    "the seed {seed} is netem's alone: write `seed` in `[run]`, which gives other numbers"
+                    "the seed {seed} was left out: falaj draws other random numbers than netem, \
+                     and `seed` in `[run]` fixes them"
                 );
                 netem.notes.push(Problem::warning(word.at.clone(), note));
             }
@@ -87,7 +89,7 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "ecn",
-                    "a loss that only marks: no loss model of falaj marks packets",
+                    "no loss model of falaj marks packets: an AQM with `ecn` does, such as `codel ecn`",
                 ));
             }
             _ => return Err(stray(word, "netem", WORDS)),
@@ -130,8 +132,9 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
             keys.push(("gap", each.to_string()));
             if each > 1 && !probability.starts_with("100") {
                 let what = format!(
-                    "one packet of {each} may overtake here, with {probability}; in netem each \
-                     packet after {} delayed ones may, until one does: more packets overtake",
+                    "here one of {each} packets overtakes others, with a probability of \
+                     {probability}; in netem, after {} delayed packets, each packet has this \
+                     probability until one overtakes, so more packets do",
                     each - 1
                 );
                 netem.notes.push(Problem::warning(gap.at.clone(), what));
@@ -139,7 +142,7 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         }
         netem.keys.push(("reorder", inline(&keys)));
     } else if let Some(gap) = gap {
-        return Err(Problem::error(gap.at.clone(), "gap goes with reorder")
+        return Err(Problem::error(gap.at.clone(), "`gap` needs `reorder`")
             .help("as in `delay 10ms reorder 100% gap 5`"));
     }
     Ok(netem)
@@ -244,7 +247,7 @@ fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
                 return Err(no_equal_phrase(
                     cell.at.clone(),
                     "this size of cells",
-                    "cells of ATM are `48 5`",
+                    "cells of ATM can be imported: `rate RATE OVERHEAD 48 5`",
                 ));
             }
         }
@@ -258,7 +261,7 @@ fn slot(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
         return Err(no_equal(
             first.at.clone(),
             "slot distribution",
-            "slots have a shortest and a longest time: `slot 10ms 20ms`",
+            "slots have a shortest and a longest time here: write `slot 10ms 20ms`",
         ));
     }
     let mut keys = vec![("least", quote(&time(tc_time(first)?)))];

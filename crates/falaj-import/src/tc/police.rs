@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use crate::amounts::{rate, size, tc_rate, time};
-use crate::args::{Args, no_equal, no_equal_phrase};
+use crate::args::{Args, no_equal, no_equal_phrase, not_imported};
 use crate::draft::{Table, inline, quote};
 use crate::lines::Word;
 use crate::tc::classes;
@@ -99,21 +99,21 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 args.next();
                 let value = args.value("`EXCEED` or `EXCEED/CONFORM`")?;
                 let (over, within) = value.text.split_once('/').unwrap_or((&value.text, "ok"));
-                conforming = match effect(within) {
-                    Some(Effect::Drops | Effect::Reclassifies) | None => {
-                        let why = "packets that conform pass, `ok` or `pipe`, or go on to the \
-                                   next filter, `continue`";
-                        return Err(no_equal_phrase(value.at.clone(), "this action", why));
-                    }
-                    Some(effect) => effect,
-                };
+                let is_possible =
+                    |effect: &Effect| effect.is_taken() || *effect == Effect::Continues;
+                conforming = effect(within).filter(is_possible).ok_or_else(|| {
+                    let possible = EFFECTS.iter().filter(|(_, effect)| is_possible(effect));
+                    let word = Word { text: within.to_owned(), at: value.at.clone() };
+                    let names: Vec<&str> = possible.map(|(name, _)| *name).collect();
+                    not_imported(&word, "actions for conforming packets", &names)
+                })?;
                 exceed = Some((over, value));
             }
             over if effect(over).is_some() => {
                 args.next();
                 exceed = Some((over, word));
             }
-            "avrate" | "overhead" | "linklayer" | "pkts_rate" | "pkts_burst" => {
+            "avrate" | "overhead" | "linklayer" | "mpu" | "pkts_rate" | "pkts_burst" => {
                 let why = "a policer has token buckets of bytes: `rate` and `burst`, `peakrate` \
                            and `mtu`";
                 return Err(no_equal(word.at.clone(), &word.text, why));
@@ -123,9 +123,9 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
     }
     let (over, at) = exceed.map_or(("reclassify", &police.at), |(over, word)| (over, &word.at));
     let Some(exceeding) = effect(over) else {
-        let why = "packets that exceed are dropped, `drop`, go on to the next filter, `continue`, \
-                   or pass, `ok` or `pipe`";
-        return Err(no_equal(at.clone(), over, why));
+        let names: Vec<&str> = EFFECTS.iter().map(|(name, _)| *name).collect();
+        let word = Word { text: over.to_owned(), at: at.clone() };
+        return Err(not_imported(&word, "actions for exceeding packets", &names));
     };
     if exceeding == Effect::Reclassifies {
         let what = "tc tries all filters again for packets that exceed, finds them too fast at \
@@ -135,7 +135,10 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 .help("`drop` says so; `continue` leaves them to the next filter"),
         );
     }
-    let missing = |what: &str| Problem::error(police.at.clone(), format!("police needs {what}"));
+    let missing = |what: &str| {
+        Problem::error(police.at.clone(), format!("police needs {what}"))
+            .help("as in `police rate 1mbit burst 10k drop`")
+    };
     let bucket = Bucket {
         rate: bits.ok_or_else(|| missing("a `rate`"))?,
         burst: burst.ok_or_else(|| missing("a `burst`"))?,
@@ -147,8 +150,8 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
                 .help("its number of bytes is the size of the second token bucket"));
         }
         (None, Some((mtu, word))) if mtu < LARGEST => {
-            let why = "each packet that is longer exceeds the policer: match the length, by a rule \
-                       of its own";
+            let why = "in tc longer packets exceed the policer: leave `mtu` out, and drop long \
+                       packets by a rule of the scenario that matches `length`";
             return Err(no_equal_phrase(word.at.clone(), "an `mtu` below a frame", why));
         }
         (None, Some((_, word))) => {
@@ -169,16 +172,20 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
     Ok(Police { bucket, peak, conforming, exceeding, at: police.at.clone() })
 }
 
+/// The names of the effects.
+const EFFECTS: &[(&str, Effect)] = &[
+    ("ok", Effect::Ends),
+    ("pass", Effect::Ends),
+    ("pipe", Effect::Pipes),
+    ("continue", Effect::Continues),
+    ("drop", Effect::Drops),
+    ("shot", Effect::Drops),
+    ("reclassify", Effect::Reclassifies),
+];
+
 /// The effect of this word.
 fn effect(word: &str) -> Option<Effect> {
-    match word {
-        "ok" | "pass" => Some(Effect::Ends),
-        "pipe" => Some(Effect::Pipes),
-        "continue" => Some(Effect::Continues),
-        "drop" | "shot" => Some(Effect::Drops),
-        "reclassify" => Some(Effect::Reclassifies),
-        _ => None,
-    }
+    EFFECTS.iter().find(|(name, _)| *name == word).map(|(_, effect)| *effect)
 }
 
 impl Police {
@@ -249,7 +256,7 @@ pub(super) fn mark(filters: &mut [Filter]) -> Result<(), Problem> {
     for filter in order.iter_mut().filter(|filter| divides(filter)) {
         if let Some(at) = reads_marks {
             let why = "packets that a policer leaves to the next filter have marks of their own \
-                       here, so another filter cannot match marks";
+                       here, so another filter cannot match marks: match other fields";
             return Err(no_equal_phrase(at, "`fw` beside `continue`", why));
         }
         count += 1;

@@ -13,6 +13,7 @@ use crate::args::{Args, no_equal, unknown};
 use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
+use falaj_scenario::suggest::quoted;
 
 /// A discipline with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,8 @@ const KINDS: &[&str] = &[
     "pfifo",
     "bfifo",
     "pfifo_head_drop",
+    "pfifo_fast",
+    "mq",
     "red",
     "codel",
     "pie",
@@ -99,7 +102,9 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
         // This is a device's default discipline: in a scenario it becomes a queue of 1000 packets.
         "pfifo_fast" => {
-            args.left_out(kind, "falaj has one queue, Linux three, by the type of service");
+            let what =
+                "`pfifo_fast` becomes one queue; in Linux it has three, by the type of service";
+            args.notes.push(Problem::warning(kind.at.clone(), what));
             nothing_more(args, "pfifo_fast")?;
             Ok(Qdisc::Fifo { packets: None, bytes: None })
         }
@@ -133,14 +138,15 @@ fn without_equal(kind: &str) -> Option<&'static str> {
         "fq_pie" => "hashed queues have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
         "hhf" => "it detects heavy connections: `fq_codel` gives each its turn",
-        "cbq" => "kernels no longer have it: `htb` and `hfsc` do what it did",
+        "cbq" => "kernels no longer have it: write `htb` or `hfsc`",
         "dsmark" => "packets keep their DSCP",
         "atm" => "cells are for links: `netem rate … 48 5`",
         "mqprio" | "multiq" | "etf" | "taprio" => {
-            "it is for the queues of a card; time-aware gates are `scheduler = { kind = \"tas\", … }`"
+            "it is for the queues of a network card; for gates that open at times of a cycle, add \
+             `scheduler = { kind = \"tas\", … }` to the scenario"
         }
         "skbprio" => {
-            "it reads priorities that the kernel notes beside packets: `prio` with filters"
+            "it sorts by the kernel's priorities, which falaj does not see: write `prio` with filters"
         }
         "plug" | "teql" | "blackhole" => "a link always sends the packets that it has",
         _ => return None,
@@ -150,13 +156,23 @@ fn without_equal(kind: &str) -> Option<&'static str> {
 fn nothing_more(args: &mut Args<'_>, kind: &str) -> Result<(), Problem> {
     match args.next() {
         None => Ok(()),
-        Some(word) => Err(stray(word, kind, &["(it has none)"])),
+        Some(word) => Err(stray(word, kind, &[])),
     }
 }
 
 /// Reads `tbf rate R burst B latency T`, or `limit L`.
 fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
-    const WORDS: &[&str] = &["rate", "burst", "limit", "latency", "overhead", "linklayer", "mpu"];
+    const WORDS: &[&str] = &[
+        "rate",
+        "burst",
+        "buffer",
+        "maxburst",
+        "limit",
+        "latency",
+        "overhead",
+        "linklayer",
+        "mpu",
+    ];
     let (mut rate, mut burst, mut limit, mut latency) = (None, None, None, None);
     let (mut overhead, mut atm) = (None, false);
     while let Some(word) = args.next() {
@@ -172,13 +188,17 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     &word.text,
-                    "a second bucket: a burst passes at the speed of the device",
+                    "a link has one token bucket, whose burst passes at the speed of the device: \
+                     leave this out",
                 ));
             }
             _ => return Err(stray(word, "tbf", WORDS)),
         }
     }
-    let missing = |what: &str| Problem::error(args.all(), format!("tbf needs {what}"));
+    let missing = |what: &str| {
+        Problem::error(args.all(), format!("tbf needs {what}"))
+            .help("as in `tbf rate 1mbit burst 10kb latency 50ms`")
+    };
     let (rate, burst) =
         (rate.ok_or_else(|| missing("a `rate`"))?, burst.ok_or_else(|| missing("a `burst`"))?);
     let limit = match (limit, latency) {
@@ -229,7 +249,7 @@ fn prio(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     let (mut bands, mut of_best_effort) = (3, None);
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "bands" => bands = band_count(args.value("a number")?)?,
+            "bands" => bands = band_count("prio", args.value("a number")?, 2)?,
             "priomap" => of_best_effort = priomap(args)?,
             _ => return Err(stray(word, "prio", &["bands", "priomap"])),
         }
@@ -237,20 +257,24 @@ fn prio(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     Ok(Qdisc::Prio { bands, of_best_effort: of_best_effort.unwrap_or(1).min(bands - 1) })
 }
 
-fn band_count(word: &Word) -> Result<u64, Problem> {
+/// The largest number of bands of `prio` and `ets`.
+const BANDS_MAX: u64 = 16;
+
+/// Reads the number of bands of a discipline.
+fn band_count(kind: &str, word: &Word, least: u64) -> Result<u64, Problem> {
     let bands = whole(word)?;
-    if (2..=16).contains(&bands) {
-        Ok(bands)
-    } else {
-        Err(Problem::error(word.at.clone(), "bands are 2 to 16"))
+    if (least..=BANDS_MAX).contains(&bands) {
+        return Ok(bands);
     }
+    let what = format!("{} is not a number of bands of {kind}", quoted(&word.text));
+    Err(Problem::error(word.at.clone(), what).help(format!("write {least} to {BANDS_MAX}")))
 }
 
 fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     let (mut bands, mut strict, mut quanta, mut of_best_effort) = (None, 0, Vec::new(), None);
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "bands" => bands = Some(band_count(args.value("a number")?)?),
+            "bands" => bands = Some(band_count("ets", args.value("a number")?, 1)?),
             "strict" => strict = whole(args.value("a number")?)?,
             "quanta" => {
                 while let Some(word) = args.number() {
@@ -261,12 +285,14 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
             _ => return Err(stray(word, "ets", &["bands", "strict", "quanta", "priomap"])),
         }
     }
-    let bands = bands.unwrap_or(strict + quanta.len() as u64);
-    if !(1..=16).contains(&bands) || strict + quanta.len() as u64 > bands {
+    let described = strict.saturating_add(quanta.len() as u64);
+    let bands = bands.unwrap_or(described);
+    if !(1..=BANDS_MAX).contains(&bands) || described > bands {
         return Err(Problem::error(
             args.all(),
             "ets has 1 to 16 bands, of which some are strict and the others have quanta",
-        ));
+        )
+        .help(format!("here {strict} are strict and {} have quanta, of {bands}", quanta.len())));
     }
     // Packets without a priority go to the last band if there is no map.
     Ok(Qdisc::Ets {
@@ -297,7 +323,7 @@ pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> 
                     "weight" => weight = whole(args.value("a number")?)?,
                     "maxpkt" => {
                         tc_size(args.value("a size")?)?;
-                        args.left_out(word, "the largest packet is the link's");
+                        args.left_out(word, "the largest packet is that of the link");
                     }
                     _ => return Err(stray(word, "qfq", &["weight", "maxpkt"])),
                 }

@@ -58,12 +58,10 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
 /// Reads `mpu 64`: the smallest size that a packet counts as.
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     let least = tc_size(args.value("a size")?)?;
-    args.left_out(word, &smaller(least).unwrap_or_else(|| "it is zero".to_owned()));
+    let why = match least {
+        0 => "it is zero".to_owned(),
+        _ => format!("packets count with their own size and overhead here, also below {least} B"),
+    };
+    args.left_out(word, &why);
     Ok(())
-}
-
-/// The effect of leaving out the least number of bytes that a packet counts as; `None` for zero.
-pub(super) fn smaller(least: u64) -> Option<String> {
-    let why = "B with their overhead cost less here";
-    (least > 0).then(|| format!("packets that cost less than {least} {why}"))
 }

@@ -68,7 +68,7 @@ impl Tree {
         tree.fixed(node, device)?;
         tree.classes(device)?;
         if tree.bands.is_empty() {
-            let what = format!("`{}` without classes sends nothing", tree.kind);
+            let what = format!("`{}` without classes sends no packet", tool_name(tree.kind));
             return Err(
                 Problem::error(node.at.clone(), what).help("add its `tc class add …` lines")
             );
@@ -78,7 +78,7 @@ impl Tree {
             for orphan in tree.bands.iter_mut().filter(|b| b.parent != 0) {
                 if !minors.contains(&orphan.parent) {
                     let what = format!(
-                        "there is no class {major:x}:{:x}: this one is above all others, as in tc",
+                        "there is no class {major:x}:{:x} above this one: it has no parent, as in tc",
                         orphan.parent
                     );
                     tree.notes.push(Problem::warning(orphan.at.clone(), what));
@@ -91,7 +91,8 @@ impl Tree {
             return Err(Problem::error(
                 odd.at.clone(),
                 format!("there is no class {major:x}:{:x}", odd.parent),
-            ));
+            )
+            .help("add it before this line, or name another `parent`"));
         }
         tree.tops_borrow_nothing(device);
         tree.quanta(node, device);
@@ -114,10 +115,9 @@ impl Tree {
                 (0..*bands).for_each(|b| band(b, Some(("priority", b.to_string()))));
                 self.rest = Some(*of_best_effort as u16 + 1);
                 self.kind = "priority";
-                self.notes.push(Problem::warning(
-                    node.at.clone(),
-                    "only filters choose bands: for bands by type of service, as in `priomap`, write a `match`",
-                ));
+                let what = "only filters choose the band here; in tc also the type of service";
+                let help = "match the type of service by a filter, or in the scenario by `tos`";
+                self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                 self.shaped(device)?;
             }
             Qdisc::Ets { bands, strict, quanta, of_best_effort } => {
@@ -144,7 +144,7 @@ impl Tree {
                 return Err(no_equal_phrase(
                     node.at.clone(),
                     "this discipline below a class",
-                    "a class has a queue",
+                    "a class has a queue: put this discipline above the classes",
                 ));
             }
         }
@@ -168,7 +168,9 @@ impl Tree {
                     at.clone(),
                     "these slopes give another port rate than those before",
                 )
-                .help("idleslope less sendslope is the rate of the port"));
+                .help(
+                    "`idleslope` minus `sendslope` is the rate of the port, the same for all bands",
+                ));
             }
             port = Some(cbs.port);
             band.own = vec![("idle-slope", quote(&rate(cbs.idle)))];
@@ -218,9 +220,14 @@ impl Tree {
                     hfsc.keys()
                 }
                 _ => {
-                    let what =
-                        format!("a class of another discipline than its own, `{}`", self.kind);
-                    return Err(Problem::error(class.at.clone(), what));
+                    let what = format!(
+                        "a class of another kind than its discipline, `{}`",
+                        tool_name(self.kind)
+                    );
+                    return Err(Problem::error(class.at.clone(), what).help(
+                        "`htb`, `hfsc`, `drr` and `qfq` have classes of their own kind; `prio` and \
+                         `ets` have bands, without `tc class add`",
+                    ));
                 }
             };
             let parent = class.parent.map_or(0, |p| p.minor);
@@ -234,8 +241,8 @@ impl Tree {
         for band in self.bands.iter_mut().filter(|b| b.parent == 0) {
             let Some(htb) = htb(device, self.major, band.minor) else { continue };
             if htb.ceil > htb.rate {
-                let what = "a class above all others has none to borrow from: its `rate` \
-                            holds, and not its `ceil`, as in tc";
+                let what = "a class without a parent has none to borrow from: its `rate` limits \
+                            it, not its `ceil`, as in tc";
                 self.notes.push(Problem::warning(band.at.clone(), what));
                 band.own = Htb { ceil: htb.rate, ..htb.clone() }.keys();
             }
@@ -252,9 +259,9 @@ impl Tree {
             !alone && of.is_some_and(|(own, parent)| own.rate < own.ceil && own.ceil < parent.ceil)
         });
         let Some(first) = held.next() else { return };
-        let what = "in tc a class at its `ceil` leaves the round at each packet and comes back \
-                    last: the classes beside it do not share the rest by their rates or quanta \
-                    there";
+        let what = "in tc a class that reaches its `ceil` loses its turn and goes to the end of \
+                    the round robin, so classes beside it do not share the rest by rate or \
+                    quantum; here they do";
         self.notes.push(Problem::warning(first.at.clone(), what));
     }
 
@@ -297,7 +304,7 @@ impl Tree {
                 self.rate = Some((limit.then, None));
             }
             Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
-                let why = "a link has one rate: `ul rate R`, or `ul m2 R`";
+                let why = "a link has one rate: write `ul rate R`, or `ul m2 R`";
                 return Err(no_equal_phrase(
                     at,
                     "an upper limit of two pieces above all classes",
@@ -329,7 +336,7 @@ impl Tree {
             .map(|f| {
                 Problem::warning(
                     f.at.clone(),
-                    "no filter sends packets to the class of this filter: it is not tried",
+                    "this filter was left out: no filter sends packets to the class that it belongs to",
                 )
             })
             .collect();
@@ -338,15 +345,17 @@ impl Tree {
             |rest: &u16| self.bands.iter().any(|b| b.minor == *rest) && self.is_leaf(*rest);
         if let Some(rest) = self.rest.filter(|rest| !is_leaf(rest)) {
             if self.kind != "htb" {
-                return Err(Problem::error(
-                    node.at.clone(),
-                    format!("there is no class {major:x}:{rest:x} that packets could wait in"),
-                ));
+                let what = format!(
+                    "the default class {major:x}:{rest:x} does not exist, or has classes below it"
+                );
+                return Err(Problem::error(node.at.clone(), what)
+                    .help("let `default` name a class that has no classes below it"));
             }
             self.rest = None;
             if rest != 0 {
-                let what =
-                    format!("there is no class {major:x}:{rest:x} that packets could wait in");
+                let what = format!(
+                    "the default class {major:x}:{rest:x} does not exist, or has classes below it"
+                );
                 self.notes.push(Problem::warning(node.at.clone(), what));
             }
         }
@@ -361,17 +370,20 @@ impl Tree {
         let unused =
             self.bands.iter().filter(|b| self.is_leaf(b.minor) && !order.contains(&b.minor));
         let unused = unused.map(|band| {
-            let what = format!("no filter sends to {major:x}:{:x}: it is left out", band.minor);
+            let what =
+                format!("no filter sends packets to {major:x}:{:x}: it was left out", band.minor);
             let problem = Problem::warning(band.at.clone(), what);
             match self.kind {
-                "qfq+" => problem.help("in tc its weight is shared by the classes of this weight"),
+                "qfq+" => problem.help("in tc the other classes of this weight share its weight"),
                 _ => problem,
             }
         });
         self.notes.extend(unused.collect::<Vec<_>>());
         if order.is_empty() {
-            return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
-                .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
+            let what = "no filter sends packets to a class of this discipline";
+            return Err(Problem::error(node.at.clone(), what).help(
+                "add `tc filter add … flowid CLASS`, or, for `htb` and `hfsc`, `default CLASS`",
+            ));
         }
         // The flows of one class stay together, even if filters of other classes stand between the
         // filters of this class.
@@ -406,7 +418,7 @@ impl Tree {
                 continue;
             };
             let what = format!(
-                "earlier filters match all packets for {major:x}:{minor:x}: it is left out"
+                "earlier filters take all packets for {major:x}:{minor:x}: it was left out"
             );
             self.notes.push(Problem::warning(filter.at.clone(), what));
         }
@@ -455,7 +467,8 @@ impl Tree {
                     continue;
                 }
                 Target::Drop => {
-                    let why = "only filters of the discipline itself drop packets here";
+                    let why = "give the filter to the discipline itself, as in `parent 1:`: only \
+                               such filters can drop packets here";
                     return Err(no_equal_phrase(
                         filter.at.clone(),
                         "`action drop` of a class",
@@ -463,29 +476,31 @@ impl Tree {
                     ));
                 }
                 _ => {
-                    let why = "send the packets to a class, `flowid CLASS`";
+                    let why = "send the packets to a class, by `flowid CLASS`";
                     return Err(no_equal_phrase(filter.at.clone(), "`pass` without a class", why));
                 }
             };
             let Some(to) = class_of.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))
             else {
-                return Err(Problem::error(
-                    filter.at.clone(),
-                    "it sends to a class that does not exist",
-                ));
+                let to = class_of.map_or((0, 0), |to| (to.major, to.minor));
+                let what = format!(
+                    "the filter sends to {:x}:{:x}, a class that does not exist",
+                    to.0, to.1
+                );
+                return Err(Problem::error(filter.at.clone(), what)
+                    .help("add the class by `tc class add …`, or name another `flowid`"));
             };
             if class != 0 && (to.minor == class || !self.is_below(to.minor, class)) {
                 let what = format!(
                     "a filter of {major:x}:{class:x} sends to a class that is not below it"
                 );
-                return Err(
-                    Problem::error(filter.at.clone(), what).help("filters of a class lead down")
-                );
+                return Err(Problem::error(filter.at.clone(), what)
+                    .help("name a class below it, or give the filter to the discipline"));
             }
             let rules = both(above.unwrap_or("any"), &filter.taken());
             if rules.is_empty() {
-                let what = "no packet that matches the filters above it matches this one: it is \
-                            left out";
+                let what = "no packet that comes to this filter from the filters above it matches \
+                            it: it was left out";
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
             if self.is_leaf(to.minor) {
@@ -501,9 +516,12 @@ impl Tree {
                     .iter()
                     .all(|f| f.parent.is_none_or(|p| (p.major, p.minor) != (major, to.minor)))
                 {
-                    let what = "it sends to a class that has classes, and no filter of its own";
+                    let what = format!(
+                        "the filter sends to {major:x}:{:x}, which has classes below it and no filter",
+                        to.minor
+                    );
                     let help = format!(
-                        "send to one that has none, or add `tc filter add … parent {major:x}:{:x} …`",
+                        "send to a class without classes, or add `tc filter add … parent {major:x}:{:x} …`",
                         to.minor
                     );
                     return Err(Problem::error(filter.at.clone(), what).help(help));
@@ -511,7 +529,11 @@ impl Tree {
                 takes_all = into[before..].last().is_some_and(|(.., last)| *last == rule);
             }
             if !takes_all && n + 1 < own.len() {
-                let what = "packets that match no filter below this one continue with the next filter, instead of going to the default class";
+                let what = format!(
+                    "packets for {major:x}:{:x} that match no filter of that class continue with \
+                     the next filter here; in tc they go to the default class",
+                    to.minor
+                );
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
         }
@@ -604,6 +626,15 @@ impl Tree {
             .filter(|(leaf, _)| self.is_below(*leaf, minor))
             .flat_map(|(_, rules)| rules.clone())
             .collect()
+    }
+}
+
+/// The name in tc of a discipline that has this name in a scenario.
+fn tool_name(kind: &str) -> &str {
+    match kind {
+        "priority" | "cbs" => "prio",
+        "qfq+" => "qfq",
+        kind => kind,
     }
 }
 

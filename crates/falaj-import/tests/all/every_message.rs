@@ -40,7 +40,7 @@ fn scripts_of_tc() {
         ),
         (
             "tc qdisc add dev eth0 root handle 1: hfsc default 10\ntc class add dev eth0 parent 1: classid 1:20 hfsc ls rate 1mbit",
-            "there is no class 1:10 that packets could wait in",
+            "the default class 1:10 does not exist, or has classes below it",
         ),
         (
             "tc qdisc add dev eth0 root netem delay 1ms\ntc qdisc del dev eth0 root",
@@ -58,7 +58,7 @@ fn scripts_of_tc() {
             "tc class add dev eth0 parent 1: htb rate 1mbit",
             "the class has no number: `classid` is missing",
         ),
-        ("tc class add dev eth0 parent 1: classid 1:10", "the kind of the discipline is missing"),
+        ("tc class add dev eth0 parent 1: classid 1:10", "the kind of the class is missing"),
         ("tc filter add dev eth0 parent 1: protocol ip", "the kind of the filter is missing"),
         (
             &format!("{prio}tc filter add dev eth0 parent 1: fw flowid 1:1"),
@@ -81,7 +81,17 @@ fn scripts_of_tc() {
             "tc filter add dev eth0 parent 1: protocol ip flower ip_proto icmp dst_port 80 flowid 1:1",
             "this becomes `ip icmp dport 80`: `icmp` has no ports",
         ),
-        ("tc qdisc add dev eth0 root prio bands 1", "bands are 2 to 16"),
+        ("tc qdisc add dev eth0 root prio bands 1", "`1` is not a number of bands of prio"),
+        ("tc qdisc add dev eth0 root ets bands 17", "`17` is not a number of bands of ets"),
+        (
+            "tc qdisc add dev eth0 root prio bands 99999999999999999999",
+            "`99999999999999999999` exceeds the largest number, 18446744073709551615",
+        ),
+        ("tc qdisc add dev eth0 root handle 1: drr x", "`x` is not a parameter of drr"),
+        (
+            "tc qdisc add dev eth0 root red limit 30kb min 500b max 15kb avpkt 1kb burst 10",
+            "no average lets a burst of 10 packets pass below this `min`",
+        ),
         ("tc qdisc add dev eth0 root prio bands two", "`two` is not a whole number"),
         (
             "tc qdisc add dev eth0 root ets bands 2 strict 3",
@@ -96,18 +106,18 @@ fn scripts_of_tc() {
             "`r2q` must be above zero: rates are divided by it",
         ),
         (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
-        (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
+        (&htb.replace(" default 10", ""), "no filter sends packets to a class of this discipline"),
         (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),
         (&htb.replace("rate 1mbit", "rate 1mbit ceil 500kbit"), "a `ceil` below the `rate`"),
         (
             &format!(
                 "{htb}tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:99"
             ),
-            "it sends to a class that does not exist",
+            "the filter sends to 1:99, a class that does not exist",
         ),
         (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
-            "with zero, RED never drops or marks a packet",
+            "with probability 0, RED acts on no packet below `max`",
         ),
         (
             &format!("{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 0 sendslope -1000"),
@@ -117,7 +127,7 @@ fn scripts_of_tc() {
             &format!(
                 "{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 18446744073709551 sendslope -18446744073709551"
             ),
-            "slopes beyond any rate",
+            "the slopes exceed the largest rate",
         ),
         (
             &format!(
@@ -154,10 +164,7 @@ fn scripts_of_tc() {
             ),
             "`continue` behind another `continue` has no equivalent here",
         ),
-        (
-            &police("rate 1mbit burst 10k conform-exceed drop/drop"),
-            "this action has no equivalent here",
-        ),
+        (&police("rate 1mbit burst 10k conform-exceed drop/drop"), "`drop` has no equivalent here"),
         (&police("rate 1mbit burst 10k peakrate 2mbit drop"), "`peakrate` needs an `mtu`"),
         (
             &format!(
@@ -193,7 +200,16 @@ fn scripts_of_ipfw() {
         ("ipfw pipe 1 config mask", "the mask names no field"),
         (
             "ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0",
-            "with zero, RED never drops or marks a packet",
+            "with max_p 0, RED acts on no packet below max_th",
+        ),
+        ("ipfw pipe 1 config bw 1Mbit/s red 0/5/15/0.1", "with w_q 0, RED's average stays zero"),
+        (
+            "dnctl pipe 1 config bw 1Mbit/s\npass in from any to any dnpipe (1, 2, 3)",
+            "the rule names more than two pipes",
+        ),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from any to any not proto ip"),
+            "`not ip` matches no packet",
         ),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
         (
@@ -244,7 +260,7 @@ fn scripts_of_ipfw() {
             "ipfw pipe 1 config bw 1Mbit/s\nipfw queue 1 config pipe 1\nipfw queue 2 config pipe 1\n\
              ipfw add 50 queue 2 ip from any to any out"
                 .to_owned(),
-            "no rule sends to this queue: it is left out",
+            "no rule sends packets to this queue: it was left out",
         ),
         (
             format!("{pipe}ipfw add 10 count tag 1 ip from any to any\nipfw add 20 count tag 2 udp from any to any"),
@@ -268,7 +284,7 @@ fn scripts_of_ipfw() {
 fn commands_of_netconfig() {
     for (text, title) in [
         ("config client 80 90 IN delay 100ms", "`90` is a second list of ports"),
-        ("config client IN delay 100ms", "the ports are missing"),
+        ("config client IN delay 100ms", "ports or an address are missing"),
         ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is given twice"),
         ("config client 80", "`config` has no parameters"),
     ] {

@@ -122,8 +122,8 @@ fn rules_as_firewalls_have_them() {
         expect![[r##"
             # note: 2: `noerror` was left out: falaj reports no drop to a sender in any case
             # note: 2: `buckets` was left out: a lookup takes equally long for any number of queues
-            # note: 3: `fq_codel` keeps its own queues short: the policy of the pipe is left out
-            # note: 5: nothing waits in a pipe without a bandwidth: its queues are left out
+            # note: 3: `fq_codel` keeps its own queues short: the AQM of the pipe was left out
+            # note: 5: no packet waits in a pipe without a bandwidth: its queues were left out
             # note: 7: packets of the loopback interface pass no link: this rule is left out
             # note: 7: `set` was left out: rules of all sets hold
             # note: 7: `log` was left out: nothing is logged; rules count their packets
@@ -613,7 +613,7 @@ fn policies_and_fair_queues() {
             2 | ipfw pipe 1 config codel alpha 1
               |                          ^^^^^
               |
-              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
+              = help: one of `bw`, `bandwidth`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `flowset`, `type`, `droptail`, `noerror`, `lmax`, `maxlen`, `pri`, `red`, `gred`, `codel`, `pie`
 
             error: `alpha 2` has no equivalent here
              --> ipfw.sh:3:30
@@ -621,7 +621,7 @@ fn policies_and_fair_queues() {
             3 | ipfw pipe 1 config pie alpha 2
               |                              ^
               |
-              = help: it is 0.125, as in RFC 8033
+              = help: it is 0.125 here, as in RFC 8033: leave this out
 
             error: `onoff` has no equivalent here
              --> ipfw.sh:4:24
@@ -629,7 +629,7 @@ fn policies_and_fair_queues() {
             4 | ipfw pipe 1 config pie onoff
               |                        ^^^^^
               |
-              = help: PIE is that of RFC 8033: its probability is capped and spread, and it is always on
+              = help: PIE is that of RFC 8033, whose probability is capped and spread, and which is always on: leave this out
 
             error: `fq_pie` has no equivalent here
              --> ipfw.sh:5:26
@@ -847,13 +847,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`
 
-            error: `0` is out of range
+            error: `0` is not the number of a pipe, queue or scheduler
              --> ipfw.sh:2:11
               |
             2 | ipfw pipe 0 config bw 1Mbit/s
               |           ^
               |
-              = help: 1 to 65535
+              = help: write 1 to 65535
 
             error: `dealy` is not an option that can be imported
              --> ipfw.sh:3:31
@@ -861,7 +861,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             3 | ipfw pipe 1 config bw 1Mbit/s dealy 10
               |                               ^^^^^ did you mean `delay`?
               |
-              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
+              = help: one of `bw`, `bandwidth`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `flowset`, `type`, `droptail`, `noerror`, `lmax`, `maxlen`, `pri`, `red`, `gred`, `codel`, `pie`
 
             error: `fwd` has no equivalent here
              --> ipfw.sh:4:10
@@ -891,7 +891,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             7 | ipfw pipe 1 config mask src-ip 0x1ff00ff00
               |                                ^^^^^^^^^^^
               |
-              = help: a mask has at most 32 bits, such as `0xff00` or `/8`
+              = help: this field has 32 bits: write a number up to `0xffffffff`, or a length up to `/32`
 
             error: `dre` is not an option that can be imported
              --> ipfw.sh:8:20
@@ -899,7 +899,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             8 | ipfw pipe 2 config dre 1
               |                    ^^^
               |
-              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`"#]],
+              = help: one of `bw`, `bandwidth`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `flowset`, `type`, `droptail`, `noerror`, `lmax`, `maxlen`, `pri`, `red`, `gred`, `codel`, `pie`"#]],
     );
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s\nipfw add pipe 9 ip from any to any out",
@@ -909,6 +909,8 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
             2 | ipfw add pipe 9 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: add `pipe 9 config …`
 
             warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:2:1
@@ -921,11 +923,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "",
         expect![[r#"
-        error: there is no `pipe N config`, and so no link
-         --> ipfw.sh:1:1
-          |
-        1 |
-          | ^"#]],
+            error: there is no `pipe N config`, and so no link
+             --> ipfw.sh:1:1
+              |
+            1 |
+              | ^
+              |
+              = help: add one, as in `ipfw pipe 1 config bw 1Mbit/s delay 10`"#]],
     );
 }
 
@@ -1153,7 +1157,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
     queues_become(
         "ipfw add queue 2 udp from any to any out\nipfw add pipe 1 ip from any to any out",
         expect![[r#"
-            warning: no rule sends to this queue: it is left out
+            warning: no rule sends packets to this queue: it was left out
              --> ipfw.sh:2:1
               |
             2 | ipfw queue 1 config pipe 1 weight 10
@@ -1486,12 +1490,16 @@ fn what_stands_where_it_cannot_says_so() {
               |
             1 | ipfw queue 1 config pipe 1 type fifo
               |                            ^^^^
+              |
+              = help: write it in the `config` of a `pipe` or a `sched`
 
             error: `bw` is for a `pipe`, and this is a `queue`
              --> ipfw.sh:2:28
               |
             2 | ipfw queue 1 config pipe 1 bw 1Mbit/s
               |                            ^^
+              |
+              = help: write it in the `config` of a `pipe`
 
             error: `plr` of a queue has no equivalent here
              --> ipfw.sh:3:28
@@ -1506,6 +1514,8 @@ fn what_stands_where_it_cannot_says_so() {
               |
             4 | ipfw pipe 1 config pipe 2
               |                    ^^^^
+              |
+              = help: write it in the `config` of a `queue`
 
             error: a scheduler for a pipe of another number has no equivalent here
              --> ipfw.sh:5:26

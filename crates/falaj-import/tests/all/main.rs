@@ -4,6 +4,7 @@ mod conformance;
 mod every_message;
 mod fuzz;
 mod ipfw;
+mod lists;
 mod tc;
 mod time;
 mod words;

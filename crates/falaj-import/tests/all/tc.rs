@@ -34,7 +34,7 @@ fn netem() {
         "tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5",
         expect![[r##"
             # note: 1: falaj keeps the mean of correlated loss; netem loses far less than configured, often nothing
-            # note: 1: one packet of 5 may overtake here, with 25%; in netem each packet after 4 delayed ones may, until one does: more packets overtake
+            # note: 1: here one of 5 packets overtakes others, with a probability of 25%; in netem, after 4 delayed packets, each packet has this probability until one overtakes, so more packets do
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -195,8 +195,8 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
         &host,
         expect![[r##"
-            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
-            # note: 1: no filter sends to 1:3: it is left out
+            # note: 1: only filters choose the band here; in tc also the type of service
+            # note: 1: no filter sends packets to 1:3: it was left out
             # packets that eth0 sends go up
             [link.eth0]
             rate = "1gbit"
@@ -266,7 +266,7 @@ fn token_buckets_and_their_classes() {
          tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid \
          1:20",
         expect![[r##"
-            # note: 7: as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet at the head of the longest queue is dropped
+            # note: 7: `sfq` becomes `fq_codel` with a target of 3s, so that CoDel hardly ever acts; when the queues are full, the packet at the head of the longest one is dropped, as with `headdrop`
             # note: 7: `perturb` was left out: the hash has a secret key, and connections keep their queues
             # packets that eth0 sends go up
             [link.eth0]
@@ -380,13 +380,13 @@ fn fair_service_curves() {
               |
               = help: as in `m1 2mbit d 10ms m2 1mbit`, or `umax 1500b dmax 20ms rate 1mbit`
 
-            error: `ul` alone limits nothing
+            error: `ul` without `ls` limits nothing
              --> tc.sh:4:1
               |
             4 | tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `ul` goes with `ls` or `sc`"#]],
+              = help: `ul` limits service by `ls`: add `ls`, or write `sc` in place of `rt`"#]],
     );
 }
 
@@ -402,7 +402,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
         expect![[r##"
             # note: 2: `bandwidth` was left out: the average of an idle queue falls at the link's own rate
-            # note: 7: falaj does not count the memory of the kernel, only `limit`
+            # note: 7: `memory_limit` was left out: the queues have only a limit in packets, `limit`
             # packets that a sends go up
             [link.a]
             rate = "unlimited"
@@ -471,11 +471,13 @@ fn queues_that_are_kept_short() {
               |
               = help: the probability is the configured one; `pie` adapts its probability, and `codel` needs none
 
-            error: red needs an `avpkt`
+            error: red needs an `avpkt` above zero
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev a root red limit 400000
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: as in `red limit 400000 min 30000 max 90000 avpkt 1000 burst 55`
 
             error: a burst of 3 packets is too small for this `min` and `avpkt`
              --> tc.sh:3:1
@@ -483,7 +485,7 @@ fn queues_that_are_kept_short() {
             3 | tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: at least 34
+              = help: write `burst 34` or more
 
             error: `alpha 5` has no equivalent here
              --> tc.sh:4:35
@@ -491,7 +493,7 @@ fn queues_that_are_kept_short() {
             4 | tc qdisc add dev a root pie alpha 5
               |                                   ^
               |
-              = help: it is 2, as in RFC 8033
+              = help: it is 2 here, as in RFC 8033: leave this out
 
             error: `ce_threshold` has no equivalent here
              --> tc.sh:5:31
@@ -499,7 +501,7 @@ fn queues_that_are_kept_short() {
             5 | tc qdisc add dev a root codel ce_threshold 1ms
               |                               ^^^^^^^^^^^^
               |
-              = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
+              = help: for scalable connections, which need marks at a threshold, add `scheduler = { kind = "dualpi2", … }` to the scenario
 
             error: `weights` of fq has no equivalent here
              --> tc.sh:6:28
@@ -507,7 +509,7 @@ fn queues_that_are_kept_short() {
             6 | tc qdisc add dev a root fq weights 5 3 1
               |                            ^^^^^^^
               |
-              = help: they are by priorities of sockets: `prio` or `ets` with filters has bands, and `fq` below each
+              = help: bands go by the priorities of sockets, which falaj does not see: write `prio` or `ets` with filters, and a `fq` below each band
 
             error: `depth` of sfq has no equivalent here
              --> tc.sh:7:29
@@ -515,7 +517,7 @@ fn queues_that_are_kept_short() {
             7 | tc qdisc add dev a root sfq depth 10
               |                             ^^^^^
               |
-              = help: the longest queue drops packets, and no queue has a limit of its own"#]],
+              = help: no queue has a limit of its own: when all queues together reach `limit`, the longest one drops packets"#]],
     );
 }
 
@@ -532,7 +534,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
         &host,
         expect![[r##"
-            # note: 4: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
+            # note: 4: only filters choose the band here; in tc also the type of service
             # packets that eth0 sends go up
             [link.eth0]
             rate = "100mbit"
@@ -566,10 +568,10 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
         &Host::default(),
         expect![[r##"
-            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
-            # note: 1: no filter sends to 1:3: it is left out
-            # note: 2: `hicredit` was left out: it follows from the packets that other flows send in the meantime
-            # note: 2: `locredit` was left out: it follows from the packets that other flows send in the meantime
+            # note: 1: only filters choose the band here; in tc also the type of service
+            # note: 1: no filter sends packets to 1:3: it was left out
+            # note: 2: `hicredit` was left out: the credit is not clamped here; its largest values follow from the slopes and the packets
+            # note: 2: `locredit` was left out: the credit is not clamped here; its largest values follow from the slopes and the packets
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -635,7 +637,7 @@ fn trees_of_classes() {
     becomes(
         COMPANIES,
         expect![[r##"
-            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
+            # note: 5: in tc a class that reaches its `ceil` loses its turn and goes to the end of the round robin, so classes beside it do not share the rest by rate or quantum; here they do
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -787,13 +789,13 @@ fn trees_of_classes() {
     of(
         "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a",
         expect![[r#"
-            error: it sends to a class that has classes, and no filter of its own
+            error: the filter sends to 1:a, which has classes below it and no filter
               --> tc.sh:13:1
                |
             13 | tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a
                | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
                |
-               = help: send to one that has none, or add `tc filter add … parent 1:a …`"#]],
+               = help: send to a class without classes, or add `tc filter add … parent 1:a …`"#]],
     );
     of(
         "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a\n\
@@ -805,7 +807,7 @@ fn trees_of_classes() {
             14 | tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:99
                | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
                |
-               = help: filters of a class lead down"#]],
+               = help: name a class below it, or give the filter to the discipline"#]],
     );
     of(
         "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a\n\
@@ -813,13 +815,13 @@ fn trees_of_classes() {
          tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
          tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
         expect![[r##"
-            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
-            # note: 8: no filter sends to 1:a12: it is left out
-            # note: 9: no filter sends to 1:a111: it is left out
-            # note: 10: no filter sends to 1:a112: it is left out
-            # note: 12: no packet reaches the class above this: it is left out
-            # note: 13: packets that match no filter below this one continue with the next filter, instead of going to the default class
-            # note: 14: no packet that matches the filters above it matches this one: it is left out
+            # note: 5: in tc a class that reaches its `ceil` loses its turn and goes to the end of the round robin, so classes beside it do not share the rest by rate or quantum; here they do
+            # note: 8: no filter sends packets to 1:a12: it was left out
+            # note: 9: no filter sends packets to 1:a111: it was left out
+            # note: 10: no filter sends packets to 1:a112: it was left out
+            # note: 12: no packet reaches the class of this discipline: it was left out
+            # note: 13: packets for 1:a that match no filter of that class continue with the next filter here; in tc they go to the default class
+            # note: 14: no packet that comes to this filter from the filters above it matches it: it was left out
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -860,12 +862,12 @@ fn trees_of_classes() {
         "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
          tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
         expect![[r##"
-            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
-            # note: 8: no filter sends to 1:a12: it is left out
-            # note: 9: no filter sends to 1:a111: it is left out
-            # note: 10: no filter sends to 1:a112: it is left out
-            # note: 12: no packet reaches the class above this: it is left out
-            # note: 14: no filter sends packets to the class of this filter: it is not tried
+            # note: 5: in tc a class that reaches its `ceil` loses its turn and goes to the end of the round robin, so classes beside it do not share the rest by rate or quantum; here they do
+            # note: 8: no filter sends packets to 1:a12: it was left out
+            # note: 9: no filter sends packets to 1:a111: it was left out
+            # note: 10: no filter sends packets to 1:a112: it was left out
+            # note: 12: no packet reaches the class of this discipline: it was left out
+            # note: 14: this filter was left out: no filter sends packets to the class that it belongs to
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -976,9 +978,9 @@ fn packets_that_tc_does_not_shape_pass() {
          tc class add dev e parent 1:1 classid 1:2 htb rate 8mbit\n\
          tc filter add dev e parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:2",
         expect![[r##"
-            # note: 1: there is no class 1:40 that packets could wait in
+            # note: 1: the default class 1:40 does not exist, or has classes below it
             # note: 1: packets that match no filter bypass all classes, unshaped, as in tc
-            # note: 2: there is no class 1:9: this one is above all others, as in tc
+            # note: 2: there is no class 1:9 above this one: it has no parent, as in tc
             # packets that e sends go up
             [link.e]
             rate = "unlimited"
@@ -1119,7 +1121,7 @@ fn no_discipline_vanishes() {
             2 | tc qdisc add dev e parent 1: handle 2: netem delay 3ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: tc refuses it too: give both to a class, or put the other one above
+              = help: tc refuses it too: put a discipline above that can have another one below it: `netem`, `tbf`, `red`, `cbs`, or one with classes
 
             error: there is a discipline in this place already: tc refuses this line
              --> tc.sh:3:1
@@ -1135,7 +1137,7 @@ fn no_discipline_vanishes() {
             5 | tc filter add dev g parent 1: matchall flowid 1:1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: it may belong to another device
+              = help: add one first, by `tc qdisc add dev g root …`, or name another device
 
             error: e has no discipline `4:` yet
              --> tc.sh:6:1
@@ -1143,7 +1145,7 @@ fn no_discipline_vanishes() {
             6 | tc filter add dev e parent 4: matchall flowid 1:1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: add it before, by `tc qdisc add … handle`, as tc demands
+              = help: add it first, by `tc qdisc add … handle 4: …`: tc refuses this line too
 
             error: e has no discipline `4:` yet
              --> tc.sh:7:1
@@ -1151,7 +1153,7 @@ fn no_discipline_vanishes() {
             7 | tc class add dev e parent 4: classid 4:1 htb rate 1mbit
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: add it before, by `tc qdisc add … handle`, as tc demands"#]],
+              = help: add it first, by `tc qdisc add … handle 4: …`: tc refuses this line too"#]],
     );
     becomes(
         "tc qdisc add dev f root handle 1: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
@@ -1197,7 +1199,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          qdisc noqueue 0: dev lo root refcnt 2",
         expect![[r##"
             # note: 6: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
-            # note: 6: netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out
+            # note: 6: `limit` was left out: netem counts packets in transit, and without a rate falaj queues no packet
             # packets that veth1 sends go up
             [link.veth1]
             rate = "unlimited"
@@ -1292,11 +1294,11 @@ fn filters_of_bytes_are_fields() {
          tc filter add dev e parent 1: protocol ipv6 prio 9 u32 match u8 0x45 0xff at 0 flowid 1:2",
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
-            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
-            # note: 2: this also matches packets with IP options
+            # note: 1: only filters choose the band here; in tc also the type of service
+            # note: 2: here this also matches packets with IP options
             # note: 3: in an IPv6 header these bytes are a part of the flow label, which is random: this matches hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this matches no packet, and is left out
-            # note: 9: no rule marks packets with 0x20/0xf0 yet: for tc the firewall marks, in falaj a rule
+            # note: 9: no rule sets the mark 0x20/0xf0, so this filter matches no packet; with tc the firewall sets marks, in falaj a rule does
             # note: 10: the version in an IPv6 header is 6: this matches no packet, and is left out
             # packets that e sends go up
             [link.e]
@@ -1344,8 +1346,8 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth1 root handle 1: tbf rate 10mbit burst 2000b limit 30kb\n\
          tc qdisc add dev eth1 parent 1: fq maxrate 2mbit quantum 3028\n",
         expect![[r##"
-            # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead cost less here
-            # note: 3: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
+            # note: 1: `docsis` includes `mpu 64` in tc; packets count with their own size and overhead here, also below 64 B
+            # note: 3: falaj paces connections only by `maxrate`: it does not see the rates that sockets set, as TCP does
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -1379,9 +1381,9 @@ fn fq_and_cake_become_disciplines() {
         expect![[r##"
             # note: 1: `diffserv3` was left out: DSCP gives no precedence here, as with `besteffort`
             # note: 1: `triple-isolate` was left out: falaj isolates connections, not hosts: a host with more connections gets more of the link
-            # note: 2: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
-            # note: 2: `buckets` was left out: it is for the search of queues, and changes no packet
-            # note: 2: `timer_slack` was left out: pauses end to the nanosecond
+            # note: 2: falaj paces connections only by `maxrate`: it does not see the rates that sockets set, as TCP does
+            # note: 2: `buckets` was left out: it sets the size of the kernel's hash table, which changes no packet
+            # note: 2: `timer_slack` was left out: a paced packet leaves at its time, to the nanosecond
             # note: 2: `horizon` was left out: in falaj, packets carry no departure times
             # note: 2: `horizon_drop` was left out: in falaj, packets carry no departure times
             # packets that a sends go up
@@ -1411,7 +1413,7 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth0 parent 1:10 cake bandwidth 50mbit besteffort flows\n\
          tc qdisc add dev eth0 parent 1:20 fq maxrate 5mbit\n",
         expect![[r##"
-            # note: 7: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
+            # note: 7: falaj paces connections only by `maxrate`: it does not see the rates that sockets set, as TCP does
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -1476,7 +1478,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             1 | tc qdisc add dev eth0 root netem delay 10
               |                                        ^^
               |
-              = help: one of `s`, `sec`, `secs`, `ms`, `msec`, `msecs`, `us`, `usec`, `usecs`, `ns`, `nsec`, `nsecs`
+              = help: tc's versions differ in the unit of such a time: write one of `s`, `sec`, `secs`, `ms`, `msec`, `msecs`, `us`, `usec`, `usecs`, `ns`, `nsec`, `nsecs`
 
             error: `delya` is not a parameter of netem
              --> tc.sh:2:34
@@ -1484,7 +1486,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             2 | tc qdisc add dev eth0 root netem delya 10ms
               |                                  ^^^^^ did you mean `delay`?
               |
-              = help: one of `limit`, `delay`, `distribution`, `loss`, `corrupt`, `duplicate`, `reorder`, `gap`, `rate`, `slot`, `ecn`, `seed`
+              = help: one of `limit`, `delay`, `latency`, `distribution`, `loss`, `drop`, `corrupt`, `duplicate`, `reorder`, `gap`, `rate`, `slot`, `seed`
 
             error: `autorate-ingress` has no equivalent here
              --> tc.sh:3:33
@@ -1492,7 +1494,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             3 | tc qdisc add dev eth0 root cake autorate-ingress
               |                                 ^^^^^^^^^^^^^^^^
               |
-              = help: the rate is the configured one: `bandwidth`
+              = help: falaj does not estimate the rate: write `bandwidth RATE`
 
             error: the device is missing: write `dev NAME`
              --> tc.sh:4:1
@@ -1521,8 +1523,10 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
             7 | tc qdisc add dev eth0 root tbf rate 1mbit burst 10k
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: as in `tbf rate 1mbit burst 10kb latency 50ms`
 
-            error: gap goes with reorder
+            error: `gap` needs `reorder`
              --> tc.sh:8:38
               |
             8 | tc qdisc add dev eth0 root netem gap 5
@@ -1553,11 +1557,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "",
         expect![[r#"
-        error: there is no `tc qdisc add`, and so no link
-         --> tc.sh:1:1
-          |
-        1 |
-          | ^"#]],
+            error: no `tc qdisc add` makes a link
+             --> tc.sh:1:1
+              |
+            1 |
+              | ^
+              |
+              = help: add one, as in `tc qdisc add dev eth0 root netem delay 10ms`"#]],
     );
 }
 
@@ -1587,7 +1593,7 @@ fn the_filter_that_takes_a_packet_says_its_class() {
                tc filter add dev e parent 1: prio 4 u32 match ip dst 10.0.0.0/8 flowid 1:11\n\
                tc filter add dev e parent 1: prio 5 u32 match ip dst 10.0.0.9/32 flowid 1:30"),
         expect![[r##"
-            # note: 12: earlier filters match all packets for 1:30: it is left out
+            # note: 12: earlier filters take all packets for 1:30: it was left out
             # packets that e sends go up
             [link.e]
             rate = "unlimited"
@@ -1632,7 +1638,7 @@ fn of_filters_without_a_preference_the_newest_is_tried_first() {
                tc filter add dev e parent 1: u32 match ip dst 10.0.0.5/32 flowid 1:20\n\
                tc filter add dev e parent 1: prio 9 u32 match ip dport 53 0xffff flowid 1:30"),
         expect![[r##"
-            # note: 5: no filter sends to 1:12: it is left out
+            # note: 5: no filter sends packets to 1:12: it was left out
             # packets that e sends go up
             [link.e]
             rate = "unlimited"
@@ -1680,7 +1686,7 @@ fn what_differs_is_said() {
             # note: 1: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link, and copies do not use it
             # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
             # note: 3: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
-            # note: 4: netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out
+            # note: 4: `limit` was left out: netem counts packets in transit, and without a rate falaj queues no packet
             # packets that a sends go up
             [link.a]
             rate = "unlimited"
@@ -1772,7 +1778,7 @@ fn what_packets_cost() {
          tc qdisc add dev a root stab linklayer ppp netem rate 1mbit\n\
          tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit",
         expect![[r#"
-            warning: `mpu` was left out: packets that cost less than 64 B with their overhead cost less here
+            warning: `mpu` was left out: packets count with their own size and overhead here, also below 64 B
              --> tc.sh:1:30
               |
             1 | tc qdisc add dev a root stab mpu 64 netem rate 1mbit
@@ -1826,21 +1832,21 @@ fn words_may_be_cut_short() {
     becomes(
         "tc x a dev a root netem\ntc q link dev a root netem",
         expect![[r#"
-        error: `x` is not an object of tc
-         --> tc.sh:1:4
-          |
-        1 | tc x a dev a root netem
-          |    ^
-          |
-          = help: one of `qdisc`, `class`, `filter`
+            error: `x` is not an object of tc that can be imported
+             --> tc.sh:1:4
+              |
+            1 | tc x a dev a root netem
+              |    ^
+              |
+              = help: one of `qdisc`, `class`, `filter`
 
-        error: `link` is not a verb of tc
-         --> tc.sh:2:6
-          |
-        2 | tc q link dev a root netem
-          |      ^^^^
-          |
-          = help: one of `add`, `replace`, `change`, `delete`"#]],
+            error: `link` is not a verb of tc that can be imported
+             --> tc.sh:2:6
+              |
+            2 | tc q link dev a root netem
+              |      ^^^^
+              |
+              = help: one of `add`, `replace`, `change`, `delete`, `show`, `list`, `ls`, `get`"#]],
     );
 }
 
@@ -1856,8 +1862,8 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 \
          flowid 1:3",
         expect![[r##"
-            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
-            # note: 1: no filter sends to 1:1: it is left out
+            # note: 1: only filters choose the band here; in tc also the type of service
+            # note: 1: no filter sends packets to 1:1: it was left out
             # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
             # packets that eth0 sends go up
             [link.eth0]
@@ -1988,7 +1994,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
          tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
         expect![[r##"
-            # note: 7: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
+            # note: 7: only filters choose the band here; in tc also the type of service
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -2066,19 +2072,21 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
         "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
          tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
         expect![[r#"
-            warning: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
+            warning: only filters choose the band here; in tc also the type of service
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: match the type of service by a filter, or in the scenario by `tos`
+
+            warning: no filter sends packets to 1:1: it was left out
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            warning: no filter sends to 1:1: it is left out
-             --> tc.sh:1:1
-              |
-            1 | tc qdisc add dev a root handle 1: prio
-              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
-            warning: no filter sends to 1:3: it is left out
+            warning: no filter sends packets to 1:3: it was left out
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio
@@ -2096,7 +2104,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: rules are needed for it, and there are several devices: import the commands of each separately"#]],
+              = help: this needs rules, and there are several devices: import the commands of each device separately"#]],
     );
     becomes(
         "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\
@@ -2104,13 +2112,13 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
          tc qdisc add dev e parent 2: handle 3: prio\ntc qdisc add dev e parent 3:2 netem delay 5ms\n\
          tc filter add dev e parent 3: matchall flowid 3:2",
         expect![[r#"
-            error: this discipline below a class has no equivalent here
+            error: a `netem` or `tbf` below a class within another class has no equivalent here
              --> tc.sh:5:1
               |
             5 | tc qdisc add dev e parent 3:2 netem delay 5ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: there is a link before a class above it already: write one for each, and a rule that leads through all, `to = ["first", "second", "third"]`"#]],
+              = help: the outer class has such a discipline too, and each would become a link: write the links in the scenario, and a rule that leads through all of them, `to = ["first", "second", "third"]`"#]],
     );
 }
 
@@ -2259,16 +2267,16 @@ fn iptables_marks_packets_for_filters() {
         expect![[r##"
             # note: 4: in the kernel only packets of the host's own programs pass this chain; here all do
             # note: 5: this rule of iptables was left out: no filter of kind `fw` reads its mark
-            # note: 6: `-i`: this rule of iptables was left out
-            # note: 7: `--xor-mark`: this rule of iptables was left out
-            # note: 8: `MARK`: this rule of iptables was left out
-            # note: 9: `QOS`: this rule of iptables was left out
-            # note: 10: `3`: this rule of iptables was left out
-            # note: 11: `10.0.0.0/255.0.255.0`: this rule of iptables was left out
-            # note: 12: `MARK`: this rule of iptables was left out
+            # note: 6: this rule of iptables was left out, because of `-i`
+            # note: 7: this rule of iptables was left out, because of `--xor-mark`
+            # note: 8: this rule of iptables was left out, because of `MARK`
+            # note: 9: this rule of iptables was left out, because of `QOS`
+            # note: 10: this rule of iptables was left out, because of `3`
+            # note: 11: this rule of iptables was left out, because of `10.0.0.0/255.0.255.0`
+            # note: 12: this rule of iptables was left out, because of `MARK`
             # note: 13: `iptables` is not a command of tc, and was left out
             # note: 14: the rate of e is unknown, and taken as 1000gbit: classes without a limit of their own never wait
-            # note: 18: no rule marks packets with 64 yet: for tc the firewall marks, in falaj a rule
+            # note: 18: no rule sets the mark 64, so this filter matches no packet; with tc the firewall sets marks, in falaj a rule does
             # packets that e sends go up
             [link.e]
             rate = "unlimited"

@@ -115,6 +115,7 @@ const IDLE: &[(&str, &str)] = &[
     ("root", "as `parent` is missing too"),
     ("parent 1:", "filters are the root's, and classes above all others, unless it is said"),
     ("protocol ip", "`match ip` says it too"),
+    ("ip prio", "EtherType 3 is all types, and `match ip` says it too"),
     ("prio 3", "filters without a preference come last"),
     ("prio 2", "filters without a preference come last"),
     ("-m length", "the option after it says so"),

@@ -174,10 +174,7 @@ fn texts_that_are_none() {
     for from in ["tc", "ipfw"] {
         refused(&["import", from, "nowhere"], "cannot read nowhere: No such file or directory");
     }
-    refused(
-        &["import", "tc", "-"],
-        "there is no `tc qdisc add`, and so no link\n --> standard input:1:1",
-    );
+    refused(&["import", "tc", "-"], "no `tc qdisc add` makes a link\n --> standard input:1:1");
     for args in [&["import", "tc", "-"][..], &["import", "ipfw", "-"], &["fmt", "-"]] {
         let stdin = File::open(directory()).expect("it is there");
         let ran: Ran = program(args).stdin(stdin).output().expect("it starts").into();
