@@ -329,8 +329,9 @@ impl<'a> Planner<'a> {
         let others = (before.run, &before.hosts) != (then.run, &then.hosts);
         if others || sources(before) != sources(then) {
             return problem(
-                "a scheduled change can only change links, flows and rules",
-                "sources of traffic have `start` and `stop`; hosts and the run stay as they are",
+                "a scheduled change can set keys of links, flows and rules only",
+                "sources of traffic, hosts and `[run]` keep their keys: a source begins and ends \
+                 by its `start` and `stop`",
             );
         }
         let largest = |scenario: &Scenario| -> Vec<u32> {
@@ -339,8 +340,9 @@ impl<'a> Planner<'a> {
         };
         if largest(before).iter().zip(largest(then)).any(|(before, then)| then < *before) {
             return problem(
-                "the largest packet becomes smaller, and larger ones may be queued",
-                "keep `mtu` and `layer`, or let them become larger",
+                "the change makes a link's largest packet smaller, and larger packets may be queued",
+                "keep `mtu`, `layer`, `overhead` and `cells`, or choose values with which packets \
+                 count as no fewer bytes",
             );
         }
         Ok(())

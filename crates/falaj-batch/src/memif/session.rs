@@ -179,11 +179,11 @@ impl Session {
 
     fn step(&mut self, message: MemifMessage, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
         if let MemifMessage::Disconnect { why, .. } = message {
-            let why = if why.is_empty() { "it gave no reason".into() } else { why };
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                format!("the other side ended it: {why}"),
-            ));
+            let what = match why.is_empty() {
+                true => "the other side ended the connection and gave no reason".to_owned(),
+                false => format!("the other side ended the connection: {why}"),
+            };
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, what));
         }
         let mut done = None;
         self.stage = match (mem::replace(&mut self.stage, Stage::Connected), message) {

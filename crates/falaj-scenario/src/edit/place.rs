@@ -3,6 +3,7 @@
 
 use super::{LINK, NotSet, RULE, Result, name_of_rule};
 use crate::keys::{self, Holds, Key};
+use crate::suggest::list;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::registry;
 use std::ops::Range;
@@ -205,10 +206,11 @@ pub(super) fn resolve(
             if let Some((former, new)) = former {
                 return Err(NotSet(format!("the key `{former}` is now called `{new}`")));
             }
-            Err(NotSet(format!(
-                "no table of the scenario has such a key; it has `{}`",
-                names.join("`, `")
-            )))
+            let tables = match names.as_slice() {
+                [] => "it has no tables".to_owned(),
+                names => format!("its tables are {}", list(names.iter().map(String::as_str))),
+            };
+            Err(NotSet(format!("no table of the scenario has such a key; {tables}")))
         }
         several if several.len() == 1 || are_both_ways(several) => Ok(choices),
         several => {

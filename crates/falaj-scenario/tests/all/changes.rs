@@ -131,7 +131,7 @@ fn an_error_is_at_the_setting_that_causes_it() {
                |
                = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
-            error: `b.rate`: no table of the scenario has such a key; it has `link.a`, `link.a.flow.x`, `link.a.flow.y`
+            error: `b.rate`: no table of the scenario has such a key; its tables are `link.a`, `link.a.flow.x`, `link.a.flow.y`
               --> a.toml:15:20
                |
             15 | set = { "b.rate" = "5mbit" }
@@ -218,13 +218,13 @@ fn what_stays_for_a_whole_run() {
              [[change]]\nat = \"4s\"\nset = {{ \"a.mtu\" = \"1400B\" }}\n"
         ),
         expect![[r#"
-            error: a scheduled change can only change links, flows and rules
+            error: a scheduled change can set keys of links, flows and rules only
               --> a.toml:14:28
                |
             14 | set = { "traffic.t.rate" = "2mbit" }
                |                            ^^^^^^^
                |
-               = help: sources of traffic have `start` and `stop`; hosts and the run stay as they are
+               = help: sources of traffic, hosts and `[run]` keep their keys: a source begins and ends by its `start` and `stop`
 
             error: a scheduled change adds, removes or moves a link, a flow or a rule
               --> a.toml:17:27
@@ -242,13 +242,13 @@ fn what_stays_for_a_whole_run() {
                |
                = help: links: `a`, `b`
 
-            error: the largest packet becomes smaller, and larger ones may be queued
+            error: the change makes a link's largest packet smaller, and larger packets may be queued
               --> a.toml:23:19
                |
             23 | set = { "a.mtu" = "1400B" }
                |                   ^^^^^^^
                |
-               = help: keep `mtu` and `layer`, or let them become larger
+               = help: keep `mtu`, `layer`, `overhead` and `cells`, or choose values with which packets count as no fewer bytes
         "#]],
     );
 }

@@ -283,7 +283,7 @@ fn plans_that_cannot_be() {
     for (option, value) in [("--what-if", "nobody.rate=1mbit"), ("--requires", "nobody.delay=3ms")]
     {
         let said = format!(
-            "{option} {value}: no table of the scenario has such a key; it has `link.a`, `traffic.x`"
+            "{option} {value}: no table of the scenario has such a key; its tables are `link.a`, `traffic.x`"
         );
         refused(&["plan", plain, option, value], &said);
     }

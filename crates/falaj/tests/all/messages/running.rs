@@ -126,7 +126,7 @@ fn changes_of_a_link_with_two_ends() {
     );
     set(
         &["nobody.rate=5mbit"],
-        "nobody.rate=5mbit: no table of the scenario has such a key; it has `link.link`, ",
+        "nobody.rate=5mbit: no table of the scenario has such a key; its tables are `link.link`, ",
     );
     set(&["link.rate="], "error: link `link` lacks `rate`");
     set(&["link.rate="], "falaj: nothing was changed: link.rate=\n");

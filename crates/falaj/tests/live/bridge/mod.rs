@@ -796,7 +796,9 @@ fn shared_memory() {
     let mut first = Bridge::start(&["a1", &master]);
     let mut wrong = Bridge::start(&[&format!("memif:{path},slave,secret=wort"), "b1"]);
     first.says(&format!("falaj: memif:{path}: the secret differs"));
-    wrong.says(&format!("falaj: memif:{path},slave: the other side ended it: the secret differs"));
+    wrong.says(&format!(
+        "falaj: memif:{path},slave: the other side ended the connection: the secret differs"
+    ));
     wrong.end();
     first.end();
     assert!(!std::path::Path::new(&path).exists());
