@@ -165,9 +165,9 @@ impl Curve {
         Curve::joined(idle.into_iter().chain([served]).collect())
     }
 
-    /// The service curve of a flow that is served in turns. The first `drawn` turns are steps of
-    /// the curve, and a line lies below all later turns (Tabatabaee and Le Boudec 2021; the line is
-    /// from Boyer, Stea and Sofack 2012).
+    /// The service curve of a flow that is served in turns. At most the first `drawn` turns are
+    /// steps of the curve, and straight lines lie below the later turns (Tabatabaee and Le Boudec
+    /// 2021; the lines are from Boyer, Stea and Sofack 2012).
     pub fn in_turns(turns: &StaircaseCurve, drawn: u64) -> Curve {
         let rate = slope(turns.rate);
         let pause = |turn: &StairTurn| exact(turn.others) / &rate + exact(turn.idle.0);

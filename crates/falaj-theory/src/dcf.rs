@@ -24,10 +24,10 @@ pub struct Saturation {
     pub collisions: f64,
     /// Fraction of all packets that are dropped after their last attempt.
     pub dropped: f64,
-    /// Packets per second that arrive from each station; the same for all stations.
+    /// Packets per second that each station delivers; the same for all stations.
     pub packets: f64,
-    /// For each station, the fraction of time that its arriving packets and their acknowledgements
-    /// occupy the air.
+    /// For each station, the fraction of time for which the packets that it delivers and their
+    /// acknowledgements occupy the air.
     pub air: Vec<f64>,
 }
 

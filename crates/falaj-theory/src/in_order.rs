@@ -3,13 +3,13 @@
 //! A server of rate `R` and latency `T` is shared with others, which have a burst `b` and a rate
 //! `r`. For each `s >= 0` it leaves over to a flow: nothing up to the time `T + (b + s)/R`, then
 //! `s` at once and the rate `R - r` (Le Boudec and Thiran, proposition 6.4.1). Servers in a row
-//! leave over the sum of these times, and then the lowest of these lines. A larger `s` makes the
-//! time longer and the line higher.
+//! leave over nothing up to the sum of these times, and then the lowest of all servers' lines `s +
+//! (R - r) t`. A larger `s` makes the time longer and the line higher.
 //!
-//! The flow has a burst `B`. Its delay is lowest if the burst waits for one time `x` at all lines,
-//! so that `s = max(0, B - (R - r) x)`. The best `x` is zero, or one at which some `s` becomes zero
-//! (Bisti, Lenzini, Mingozzi and Stea, "Numerical analysis of worst-case end-to-end delay bounds in
-//! FIFO tandem networks", 2012).
+//! The flow has a burst `B`. The bound on its delay is lowest if each server's line reaches the
+//! burst after the same time `x`, or starts above it: `s = max(0, B - (R - r) x)`. The best `x` is
+//! zero, or one at which some `s` becomes zero (Bisti, Lenzini, Mingozzi and Stea, "Numerical
+//! analysis of worst-case end-to-end delay bounds in FIFO tandem networks", 2012).
 
 use crate::curve::{Curve, Exact};
 use num_traits::Zero;
@@ -51,7 +51,7 @@ pub(crate) fn delay(sent: &Curve, servers: &[SharedServer]) -> Option<Exact> {
     times.filter_map(|time| delay_with(sent, servers, &burst, &time)).min()
 }
 
-/// The bound if the burst waits for this time at each line.
+/// The bound if each server's line reaches the burst after this time `x`.
 fn delay_with(
     sent: &Curve,
     servers: &[SharedServer],

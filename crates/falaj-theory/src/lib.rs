@@ -3,8 +3,9 @@
 //!
 //! The formulas are those of Le Boudec and Thiran, "Network Calculus" (2001), cited by their
 //! numbers there. Time is in nanoseconds, data in bytes. Every number is an exact fraction of whole
-//! numbers of any length, so nothing overflows. Nothing is rounded, with one exception: a network
-//! rounds bursts between its servers up, by less than a millionth of a byte.
+//! numbers of any length, so nothing overflows. Only a network rounds: it rounds bursts between its
+//! servers up, by less than a millionth of a byte. If paths form a circle, it also rounds delays up
+//! to whole nanoseconds. The modules `dcf` and `linear` compute in floating-point numbers.
 //!
 //! ```
 //! use falaj_sched::units::{rate::Rate, time::Span};

@@ -175,9 +175,9 @@ impl Analysed<'_> {
             let (mut program, units) = self.program(&tree, Some(flow))?;
             let (slope, burst) = units.line(sent);
             let aggregate = *program.sent.keys().find(|c| c.only.is_some() && c.first == first)?;
-            // `after` is the bytes that the flow sends after the packet's first date, minus its
-            // rate multiplied by the time since the end. In a time `t` after the end at most these
-            // bytes and `t` times the rate leave.
+            // `after` is the number of bytes that the flow sends from the packet's first date to a
+            // time `t` after the end, minus its rate times `t`. So at most `after` bytes and the
+            // rate times `t` leave in this time.
             let after = program.problem.add_var(0.0, (0.0, f64::INFINITY));
             for k in 0..tree.dates(Some(first)) {
                 let before = k.checked_sub(1).map(|k| (program.sent[&aggregate][k], 1.0));

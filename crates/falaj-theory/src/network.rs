@@ -306,7 +306,7 @@ impl Network {
         // For each flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
-        // The same services as lines, if servers serve in the order of arrival.
+        // The servers as they are shared with these other flows, if the order is that of arrival.
         let mut shared: Vec<Vec<Option<SharedServer>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
         let mut outputs = JointOutputs::default();
@@ -384,8 +384,9 @@ impl Network {
 
 impl Curve {
     /// Returns a curve whose bursts are short fractions, and which is above this curve by at most a
-    /// millionth of a byte. Without this rounding, the numbers get longer at each server, and a
-    /// network of a thousand flows takes many seconds.
+    /// millionth of a byte. A curve that bends up or jumps at a bend is returned unchanged. Without
+    /// this rounding, the numbers get longer at each server, and a network of a thousand flows
+    /// takes many seconds.
     pub(crate) fn with_short_numbers(self) -> Curve {
         let pieces = self.pieces();
         let bends_down = pieces.windows(2).all(|two| {
@@ -480,8 +481,8 @@ mod tests {
     /// Another flow of 2 Mbit/s and 500 B passes the second server. In the order of arrival, 8
     /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s, or later with some bytes at once. Both
     /// servers let the burst wait for 800 us if the second one sends 200 B at once, 160 us later.
-    /// In any order, service begins when 10
-    /// Mbit/s (t - 1 ms) exceeds 500 B + 2 Mbit/s t, after 1.75 ms.
+    /// In any order, service begins when 10 Mbit/s (t - 1 ms) exceeds 500 B + 2 Mbit/s t, after
+    /// 1.75 ms.
     #[test]
     fn what_others_leave_over() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
