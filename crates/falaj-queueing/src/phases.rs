@@ -3,8 +3,9 @@
 //!
 //! For each link a Markov chain from phase to phase is computed, on a grid of time. The pause
 //! between two phases of a link is the sum of the other links' phases, as if each were drawn
-//! independently (the usual decoupling of polling systems). If all links are of type A, the pauses
-//! are constant and only the grid is approximate.
+//! independently (the usual decoupling of polling systems). The phase of a link of type A goes on
+//! while its queue is empty. If all links are of type A and no phase ends early for a packet that
+//! does not fit, the pauses are constant and only the grid is approximate.
 
 /// A link of a server that attends links in a ring.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub struct PhasedDelay {
 
 /// Steps of the grid in a packet's time.
 const STEPS: usize = 16;
-/// Longest queue, in packets.
+/// Maximum number of packets at a link for which the chain has probabilities.
 const LONGEST: usize = 64;
 /// Maximum number of cycles until the chains must be steady.
 const CYCLES: usize = 4000;
@@ -42,8 +43,9 @@ const LARGEST: (usize, f64) = (16, 10_000.0);
 const STEADY: f64 = 1e-9;
 
 /// The mean delays and losses of all links. If `skip` is set, a phase ends when the next packet
-/// does not fit. `None` if no link is of type A, if a queue or a phase is too long for the tables,
-/// or if the chains do not become steady.
+/// does not fit. `None` if no link is of type A, if there are too many links, or if a phase has too
+/// many steps. Also `None` if more packets may be at a link than its chain has states for, or if
+/// the chains do not become steady.
 pub fn phased_delays(links: &[PhasedLink], skip: bool) -> Option<Vec<PhasedDelay>> {
     let steps = |link: &PhasedLink| link.phase / link.service * STEPS as f64;
     let small = links.len() <= LARGEST.0 && links.iter().all(|link| steps(link) <= LARGEST.1);
@@ -259,7 +261,7 @@ impl Chain {
     }
 
     /// The mean delay, by Little's law, of the packets that found room, and the loss. `None` if the
-    /// table is shorter than the queue and would be full.
+    /// chain is shorter than the queue and its last state is reached.
     fn delay(&self) -> Option<PhasedDelay> {
         let (number, served, length) = self.sums;
         let loss = (1.0 - served / (self.link.rate * length)).max(0.0);
