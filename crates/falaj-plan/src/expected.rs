@@ -287,7 +287,8 @@ impl PoissonLink<'_> {
             let several = flows.len() > 1;
             let names = flows.iter().filter(|_| several).map(|&f| self.flows[f].name.clone());
             let expected = Expected {
-                // Weighted by bytes, the mean of a packet's own time is twice its residual.
+                // The mean time of a packet on the link, weighted by bytes, is twice the mean time
+                // that remains for the packet on a busy link.
                 mean: wait
                     + if several {
                         2.0 * server.residual() / server.load()

@@ -63,7 +63,7 @@ impl Line {
 }
 
 /// For each token bucket of a flow, the bound on the bytes that it sends within a time. These bytes
-/// came at most its delay before that time began. None if envelope or delay is unknown.
+/// came at most its delay before that time began. Empty if envelope or delay is unknown.
 pub(super) fn lines_by_delay(envelope: Option<&Envelope>, delay: Option<Span>) -> Vec<Line> {
     let line = |delay: Span| {
         move |&(rate, burst): &(Rate, u64)| {

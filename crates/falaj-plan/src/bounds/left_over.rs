@@ -1,22 +1,23 @@
 //! The service that a work-conserving link leaves over for a flow, from the envelopes of the flows
 //! that may be served before it.
 //!
-//! The link has the rate `C`. A packet of the flow comes a time `x` after the link began to serve
-//! the flow's rank without a pause, and leaves a time `t` after that beginning. Up to any instant
-//! before `t` the link has sent less than has come: `C t < a(x) + b(t) + once`. Here `a` is the
-//! envelope of the flow, whose packets keep their order. `b` is the sum of the envelopes of all
-//! other flows of its rank and of lower ranks, which are served earlier. `once` counts the bytes of
-//! higher ranks. So the flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le
-//! Boudec and Thiran 2001, theorem 6.2.1). Bits are counted, and a packet has left with its last
-//! bit, so nothing is added for packets.
+//! The link has the rate `C`. Each flow has a rank, and flows of lower ranks are served earlier.
+//! From some instant on, packets of the flow's rank or of lower ranks are queued without a pause.
+//! A packet of the flow comes a time `x` after that instant, and leaves a time `t` after it. Up to
+//! any instant before `t` the link has sent less than has come: `C t < a(x) + b(t) + once`. Here
+//! `a` is the envelope of the flow, whose packets keep their order. `b` is the sum of the envelopes
+//! of all other flows of its rank and of lower ranks. `once` counts the bytes of higher ranks. So
+//! the flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran
+//! 2001, theorem 6.2.1). Bits are counted, and a packet has left with its last bit, so nothing is
+//! added for packets.
 //!
-//! If packets are served by deadlines, `d_j` after the arrival of a packet of flow `j`, let the
-//! link begin to serve packets that are due up to this packet's deadline without a pause. The
-//! packet comes `x` after that. Packets of flow `j` that are served before it came by `x + d -
-//! d_j`, where `d` is the flow's own time. So the packet has left when `C t` reaches the sum of all
-//! `a_j(x + d - d_j)` and `once`, a packet of a later deadline that was on the wire. The source is
-//! Liebeherr, Wrege and Ferrari, "Exact admission control for networks with a bounded delay
-//! service" (1996).
+//! If packets are served in the order of their deadlines, a packet of flow `j` is due `d_j` after
+//! its arrival. Consider a packet of a flow whose own time is `d`. From some instant on, packets
+//! that are due no later than this packet are queued without a pause; the packet comes `x` after
+//! that instant. Packets of flow `j` that are served before it came by `x + d - d_j`. So the packet
+//! has left when `C t` reaches the sum of all `a_j(x + d - d_j)` and `once`, a packet of a later
+//! deadline that was on the wire. The source is Liebeherr, Wrege and Ferrari, "Exact admission
+//! control for networks with a bounded delay service" (1996).
 
 use super::envelope::Envelope;
 use super::served::Served;
@@ -53,8 +54,9 @@ pub(crate) struct LeftOver {
     pub(crate) given: Given,
     /// The formula of the delay bound that follows.
     pub(crate) formula: &'static str,
-    /// Bytes that leave no later than a packet that comes within a time, if they are bounded by
-    /// deadlines: the delay is then the distance from this curve, not from the envelope.
+    /// If packets are served by deadlines: a bound on the bytes that leave no later than a packet
+    /// that comes at a given time. The delay is then the distance from this curve to `service`, not
+    /// from the envelope.
     pub(crate) due: Option<Curve>,
 }
 
