@@ -109,8 +109,9 @@ impl SourceSpec {
     }
 
     /// A token bucket that bounds the source, as rate and burst in bytes, where a packet of some
-    /// length counts as `cost(length)` bytes. `None` if the source may send any number of bytes at
-    /// once, or if the rate or the burst exceeds its type.
+    /// length counts as `cost(length)` bytes. `None` if neither the model nor a limit bounds the
+    /// source, or if the rate or the burst exceeds its type. The models without a bound are
+    /// Poisson, Markovian, recorded and TCP.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
         // The buckets below count lengths. To convert them to costs, the bound assumes the packet
         // length with the highest cost per byte.

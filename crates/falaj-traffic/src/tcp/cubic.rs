@@ -6,8 +6,9 @@
 //! the window of the last loss, where RFC 9438 has one segment. The curve is evaluated one minimum
 //! round trip ahead. Time is counted in ticks. The window's growth is computed from the curve at
 //! most once in a tick, and not for three ticks while the window does not change. At round trips
-//! shorter than a tick, CUBIC therefore grows like Reno. The curve in whole segments begins with
-//! one segment a round trip, and is not evaluated again before the next tick.
+//! shorter than a tick, CUBIC therefore grows like Reno: in whole segments the curve begins about
+//! one segment above the window, and it is not evaluated again before the next tick. Until then the
+//! window grows by that segment in each round trip.
 //!
 //! Slow start ends early (HyStart, Ha and Rhee 2011, as in Linux): when acknowledgements have come
 //! without a pause for half the minimum round trip time, or when the round trip time has grown.
@@ -30,8 +31,9 @@ const TICK: u64 = 10_000_000;
 const COMPUTED: u64 = 3;
 /// Minimum window after a loss, in segments.
 const LEAST: f64 = 2.0;
-/// Number of acknowledged segments per segment of growth. `FASTEST` is the minimum, `FIRST` the
-/// maximum before the first loss. `FLAT` is the value where the curve is flat, in windows.
+/// Number of acknowledged segments per segment of growth. `FASTEST` is the minimum. `FIRST` is the
+/// maximum before the first loss, and from a timeout to the next loss. `FLAT` is the value where
+/// the curve is flat, in windows.
 const FASTEST: f64 = 2.0;
 const FIRST: f64 = 20.0;
 const FLAT: f64 = 100.0;
@@ -43,7 +45,7 @@ pub struct Cubic {
     /// Slow start threshold: below it the window doubles each round trip.
     threshold: f64,
     /// The window at the last loss, or a smaller one for fast convergence; zero before the first
-    /// loss.
+    /// loss, and after a timeout.
     flat: f64,
     /// The window at which the present curve is flat.
     origin: f64,

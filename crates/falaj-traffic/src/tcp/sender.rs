@@ -311,7 +311,7 @@ impl Sender {
         let mut segments = 0;
         for number in ack.numbers.into_iter().flatten() {
             let place = number.checked_sub(self.first).and_then(|n| self.sent.get_mut(n as usize));
-            // A transmission that is no longer in `sent` was lost, and its loss is already known.
+            // A transmission that is no longer in `sent` already counts as lost or as arrived.
             let Some(sent) = place.filter(|sent| sent.state != SenderState::Arrived) else {
                 continue;
             };
