@@ -297,8 +297,8 @@ impl Endpoint {
         self.writer.ask_idle()
     }
 
-    /// Requests a wake-up when there is room for a string of `bytes` bytes; returns true if there
-    /// is room already.
+    /// Requests a wake-up when a string of `bytes` bytes fits and at least half of the ring is
+    /// free; returns true if this much is free already.
     pub fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
         self.writer.ask_room(bytes).map_err(broken)
     }

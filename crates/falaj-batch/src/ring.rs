@@ -267,8 +267,8 @@ impl<M: Memory> RingWriter<M> {
         self.is_idle()
     }
 
-    /// Requests a wake-up when there is room for a string of `bytes` bytes, and half of the ring is
-    /// free if that is more; returns true if there is room already.
+    /// Requests a wake-up when a string of `bytes` bytes fits and at least half of the ring is
+    /// free; returns true if this much is free already.
     pub fn ask_room(&mut self, bytes: usize) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
         let words = words_of(bytes).max(side.room / 2).min(side.room);
