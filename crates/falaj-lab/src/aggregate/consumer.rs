@@ -58,7 +58,7 @@ pub(super) struct TimePiece {
 pub(super) struct ConsumerReport {
     pub(super) packets: u64,
     pub(super) batches: u64,
-    /// Batches with an invalid structure.
+    /// Number of invalid batches, and of invalid packets in other batches.
     pub(super) malformed: u64,
     /// Time from the end of the first batch, or of the skipped time, to the end of the last batch,
     /// in nanoseconds.

@@ -67,7 +67,7 @@ pub struct Args {
 const SKIP: Span = Span::from_millis(200);
 /// Number of turns of the tuner and of the best fixed policy.
 const TURNS: usize = 5;
-/// Number of consecutive pieces of 20 ms in which a delay must be kept to count as settled.
+/// Number of consecutive pieces of 20 ms whose median delay shows whether the delay has settled.
 const SETTLED: usize = 5;
 /// Batch sizes to try, as multiples of the size at which packets wait for the required delay on
 /// average until the batch is full; and timeouts to try, as multiples of the required delay.
@@ -106,7 +106,8 @@ struct Rate {
 struct Step {
     from: f64,
     to: f64,
-    /// Time until the delay has settled, in nanoseconds; `None` if it never has.
+    /// Times from the step up, and from the step down, until the delay has settled, in nanoseconds;
+    /// `None` if it never has.
     up: Option<u64>,
     down: Option<u64>,
     /// Mean delays before, during and after the step, in nanoseconds, each without the settling
