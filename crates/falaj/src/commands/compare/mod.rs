@@ -324,7 +324,8 @@ impl Comparison {
         verdict(&self.rows)
     }
 
-    /// Returns the exit status: that of the verdict, unless Ctrl-C came first.
+    /// Returns the exit status: 130 after Ctrl-C, 1 if a bound was exceeded, 3 if the comparison is
+    /// inconclusive or its intervals are not narrow enough, otherwise that of the capture.
     pub(crate) fn exit(&self) -> ExitCode {
         match self.verdict() {
             _ if self.interrupted => ExitCode::from(INTERRUPTED),

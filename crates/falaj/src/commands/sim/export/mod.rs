@@ -220,7 +220,7 @@ impl PacketRecord {
     }
 }
 
-/// A packet of a replay at a link, or of one that reached no link.
+/// A packet of a replay: at one link that it passed, or without a link if it reached none.
 pub(crate) struct ReplayedPacket {
     /// Its number in the capture, from 0.
     pub(crate) number: usize,
