@@ -670,7 +670,7 @@ impl WatchedThread {
     }
 }
 
-/// A progress display on a terminal with elapsed seconds and forwarded packets.
+/// A progress bar on a terminal: the elapsed part of the measurement, in steps of 100 ms.
 struct Progress {
     bar: indicatif::ProgressBar,
     zero: Time,
