@@ -55,7 +55,7 @@ pub enum Answer {
 /// The value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Any other value, as text.
+    /// A value of none of the kinds below, as text.
     Text(&'a str),
     /// A whole number, written without a unit.
     Number(u64),
