@@ -94,7 +94,7 @@ fn direction(d: &Direction, way: &str) -> String {
 }
 
 /// Describes a limit, with the time that the link takes to send a full queue of largest packets:
-/// `50p = 60.6 ms`.
+/// `50p = 60.6 ms`. The time is left out for a link without a rate limit.
 fn queue(setup: &Setup, limit: Limit) -> String {
     let bytes = match limit {
         Limit::Packets(n) => u64::from(n).saturating_mul(setup.largest.into()),

@@ -14,7 +14,8 @@ pub fn wanted() -> bool {
     io::stderr().is_terminal() && !quiet()
 }
 
-/// A progress bar of `steps` steps on a terminal; without a terminal, the bar is hidden.
+/// A progress bar of `steps` steps on a terminal; without a terminal, or with `--quiet`, the bar is
+/// hidden.
 pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     if !wanted() {
         return ProgressBar::hidden();
