@@ -49,7 +49,7 @@ fn draw(text: &mut String, heat: &Heat) -> Drawn {
     area.draw(&Text::new(heat.title.as_str(), (12, 18), words(16, HPos::Left)))?;
     for (n, column) in heat.columns.iter().enumerate() {
         let middle = LEFT + CELL * n as i32 + CELL / 2;
-        // Long names take two lines.
+        // A name with a comma takes two lines.
         let cut = column.find(',').map_or(column.len(), |n| n + 1);
         for (line, part) in
             [&column[..cut], &column[cut..]].into_iter().filter(|part| !part.is_empty()).enumerate()

@@ -80,7 +80,7 @@ pub(crate) struct PlacedLabel {
     pub(crate) leader: Option<[Pixel; 2]>,
 }
 
-/// Distance between a label and everything else, in pixels.
+/// Minimum distance between a label and lines, marks and other labels, in pixels.
 const CLEAR: i32 = 3;
 /// Distances of a label from the point that it names, in pixels, the best one first.
 const DISTANCES: [i32; 6] = [7, 11, 16, 24, 34, 48];
