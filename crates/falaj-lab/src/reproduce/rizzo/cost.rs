@@ -9,7 +9,8 @@ use crate::bench::sched::{Costs, costs};
 use crate::bench::{masks, path};
 use anyhow::{Context, Result};
 
-/// The disciplines that are measured, and the names of the curves in the same order, after `none`.
+/// The disciplines that are measured, and the names of the curves: `none`, then the disciplines in
+/// the same order.
 const KINDS: [&str; 6] = ["fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
 const NAMES: [&str; 7] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
 

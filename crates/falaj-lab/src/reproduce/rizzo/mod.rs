@@ -9,7 +9,7 @@
 //! | [`system`] | Figure 8: the operating system |
 //! | [`service`] | Figure 9: the lag of flows |
 //! | [`cost`] | Figures 10 to 12: the cost of a packet |
-//! | [`published`] | figures of dummynet's own test program |
+//! | [`published`] | values measured with dummynet's own test program |
 
 mod accuracy;
 mod cost;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 /// The effort of measurements on this machine.
 #[derive(Clone, Copy)]
 struct MeasuringEffort {
-    /// Number of packets for each figure of a cost.
+    /// Number of packets for each measured cost.
     pairs: u64,
     repeat: usize,
     /// Time for which real packets are sent.

@@ -1,6 +1,6 @@
-//! Figures of dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc 12.2 -O3,
-//! an AMD EPYC of two processors), which the talk shows. The talk's few own numbers are among the
-//! statements.
+//! Values measured with dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc
+//! 12.2 -O3, an AMD EPYC of two processors), of which the talk shows plots and tables. Of the
+//! numbers that the talk itself states, only [`TALK`] is here.
 
 /// Bytes of a full packet.
 pub(super) const SEGMENT: f64 = 1_500.0;
@@ -94,6 +94,8 @@ pub(super) struct PublishedService {
     pub(super) statement: &'static str,
     /// RR, for mixes whose queues are longer than the amount that a flow sends at once.
     pub(super) rr: Option<f64>,
+    /// QFQ as dummynet ships it: virtual time advances by a constant in place of the sum of
+    /// weights.
     pub(super) shipped: f64,
     /// QFQ whose virtual time advances by the actual sum of weights.
     pub(super) true_sum: f64,

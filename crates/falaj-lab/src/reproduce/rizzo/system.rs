@@ -23,7 +23,8 @@ enum Beside {
     ProcessorsAndDisk,
 }
 
-/// A busy thread on each processor, and a process that writes to the disk.
+/// The running load: a busy thread for each processor, and a process that writes to the disk, each
+/// only if the [`Beside`] names it.
 struct SystemLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

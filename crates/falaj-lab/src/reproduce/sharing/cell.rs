@@ -70,7 +70,8 @@ pub(super) enum SharedQuantity {
     Throughput,
     /// Jain's index of the payload of each connection.
     Fairness,
-    /// Mean time that packets of a group wait before their transmission, in ms.
+    /// Mean time that packets of a group wait before their transmission, in ms; that of all packets
+    /// if all connections are one flow.
     Wait(usize),
 }
 

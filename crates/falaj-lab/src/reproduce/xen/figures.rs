@@ -184,7 +184,7 @@ fn smallest(all: &[RateSeries]) -> f64 {
 }
 
 /// Runs the same senders with netback's round robin, which has a queue for each machine and no
-/// queue behind them. Adds the curves to the figure.
+/// queue behind them. Adds the measured curves to the figure, and returns the runs.
 fn turns(lab: &Fixture, figure: &mut PaperFigure, sends: Vec<MachineLoad>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Divider::Netback([None; 2]), sends))?;
     let of_turns = self::figure(String::new(), &turns);

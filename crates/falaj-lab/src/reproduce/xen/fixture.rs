@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub(super) struct Thoroughness {
     /// Duration on real packets that stands for one second of the paper, in experiments with Xen's
-    /// period of 50 ms (which is unchanged) or with changes of weights.
+    /// period of 50 ms (which is unchanged), with changes of weights, or with disk load.
     pub(super) second: Span,
     /// Duration on real packets that stands for one second of the paper, in all other experiments.
     pub(super) short: Span,
@@ -60,7 +60,8 @@ impl Thoroughness {
         long: false,
         ..Thoroughness::FULL
     };
-    /// In guests, in a third of the time, with one run each.
+    /// In guests, with one run each on real packets; only those experiments for which `second` is
+    /// the duration take a third of the time.
     pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
         second: Thoroughness::QUICK.second,
         live: 1,

@@ -36,7 +36,7 @@ const SHARE: &str = "three of the largest packets at each link, the fairness of 
 const UNFAIR: &str = "less than a fair share, by more than the tolerance of the others";
 /// Bytes of the largest packets.
 const LARGEST: u32 = 1_500;
-/// The time before delays and shares are counted in overload.
+/// The time in overload before shares are counted.
 const WARM_UP: Span = Span::from_secs(5);
 /// The share of each flow at a link of the parking lot, if all are equal.
 const FAIR: f64 = 1.0 / (CROSS + 1) as f64;
