@@ -99,8 +99,8 @@ struct ReleaseFigures {
 }
 
 impl ReleaseFigures {
-    /// The relative error of the rate between the first and the last datagram. `None` if the sender
-    /// had too little time to send the required load.
+    /// The relative error of the rate between the first and the last datagram. `None` for a load
+    /// below the link's rate, or if the sender had too little time to send the required load.
     fn rate_error(&self) -> Option<f64> {
         let (asked, received) = (self.rate.filter(|_| self.flow.unsent <= 1)?, &self.flow.received);
         let seconds = received.between? as f64 / 1e9;

@@ -114,7 +114,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Runs a paper in a process of its own, because measurements need namespaces, which only a process
-/// without other threads can make. Returns `None` if Ctrl-C ended the run.
+/// without other threads can make. Returns `None` if Ctrl-C or another signal ended the run.
 fn run(paper: &PaperRun, args: &Args, out: &Path) -> Result<Option<PaperOutcome>> {
     let mut words = vec!["reproduce", paper.name];
     words.extend(paper.arguments);

@@ -386,8 +386,8 @@ const HEADER: [&str; 6] = ["where", "statement", "published", "ours", "tolerance
 /// The width of a table on the terminal, in columns.
 pub(super) const WIDTH: u16 = 100;
 
-/// Prints the rows to be listed, then the reasons of all rows that are not reproduced, then the
-/// count.
+/// Prints the rows to be listed, then the reasons of all rows that differ or are not judged, then
+/// the count.
 pub(super) fn print(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> bool) {
     print_rows(rows, is_listed);
     say!("{}", VerdictCounts::of(rows));

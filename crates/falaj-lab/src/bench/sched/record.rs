@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The load of this page, also that of its instruction counts: 256 flows, filled to 20 packets each
-/// and drained.
+/// The load of the page's nanoseconds and of its instruction counts: 256 flows, filled to 20
+/// packets each and drained.
 pub(super) const FLOWS: &str = "1::256";
 
 /// Writes the file: the costs less that of `none`, which is the first row.

@@ -122,8 +122,9 @@ fn all(mut setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     setup
 }
 
-/// Puts the flows below two levels of classes, with the same number of children at each node. The
-/// values of a class depend on the sum of the `rate`s below it.
+/// Puts the flows below two levels of classes. The maximum number of children of a node is the cube
+/// root of the number of flows, rounded up. The values of a class depend on the sum of the `rate`s
+/// below it.
 fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let each = (1..).find(|n: &usize| n.pow(3) >= setup.flows.len()).unwrap_or(1);
     let rate = |flow: &FlowSetup| flow.values.rate("rate").map_or(0, |rate| rate.0);

@@ -350,7 +350,7 @@ pub(crate) struct WorstService {
     /// yet.
     pub(crate) behind: f64,
     /// B-WFI in bytes, at the flow's own departures. The flow is the one whose B-WFI is the largest
-    /// fraction of its bound.
+    /// fraction of its bound, or of WF2Q+'s bound if none is known.
     pub(crate) b_wfi: f64,
     /// The bound for that flow, if one is known.
     pub(crate) bound: Option<f64>,

@@ -342,7 +342,7 @@ impl LiveResult {
         self.woken_by_timer as f64 * 100.0 / self.packets as f64
     }
 
-    /// Wake-ups of any cause, per 100 packets.
+    /// Wake-ups by the timer, by packets and by room in the device, per 100 packets.
     pub(super) fn wakes_for_100_packets(&self) -> f64 {
         (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0
             / self.packets as f64

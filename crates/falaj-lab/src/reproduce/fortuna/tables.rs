@@ -144,7 +144,8 @@ fn cells_of(
     };
     // If there is no bound, the comparison with NaN fails.
     let bound = |ours: &Ours| ours.bound.unwrap_or(f64::NAN);
-    // Each published value is a sum or a difference of `printed` numbers.
+    // Each published value is one number of the paper, or the difference of two; `printed` is
+    // their count, as each of them is rounded.
     let mut means = |table, published: [f64; 2], printed: f64, runs: &[[f64; 2]]| {
         for (n, quantity) in ["out", "avg"].into_iter().enumerate() {
             let (mean, by_chance) =
@@ -280,7 +281,7 @@ pub(super) fn links<'c>(
     })
 }
 
-/// The words for verdicts of a link that are neither `reproduced` nor the usual `bound kept`.
+/// The quantities of a link that differ, in words.
 fn exceptions(link: &[&JudgedRow; 3]) -> String {
     let other = link.iter().filter(|row| row.verdict == RowVerdict::Differs);
     other.map(|row| format!("{} differs", row.statement)).collect::<Vec<_>>().join(", ")
