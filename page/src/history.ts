@@ -76,9 +76,9 @@ export class Track implements Series {
   backlog: Column = [];
   /** Number of packets dropped in each second, by reason. */
   dropped = new Map<string, Column>();
-  /** Number of guarantee violations in each second. Delays above the bound that the sender or the host caused do not count. */
+  /** Number of guarantee violations in each second. Packets that exceeded the delay bound because of the sender or of the host do not count. */
   broken: Column = [];
-  /** Number of times in the last second that the adapter used up its turn on the link's thread and had more packets. */
+  /** Number of times in the last second that the adapter used up its processor time in the link's thread, while it and another adapter had more packets. */
   heldBack: number | null = null;
   private wasHeldBack: number | null = null;
   last: Flow | null = null;

@@ -12,7 +12,7 @@ import { verdict } from "./verdict";
 const DRAWN = 24;
 const [ROW, TOP] = [34, 8];
 
-/** Drawing of the adapters, the link and its uplink; lines are thicker the more is sent. */
+/** Drawing of the adapters, the link and its uplink. The line of an adapter or a tenant is the thicker, the larger its share of the total rate is. */
 export class Topology {
   readonly element: HTMLElement;
   private readonly drawing = svg("svg", { class: "topology", role: "img" });

@@ -18,7 +18,7 @@ export interface Sample {
   losses: Record<string, number>;
 }
 
-/** A virtual adapter. */
+/** A virtual adapter. A unit is the result of one read at its port: a frame, or a frame for several packets (segmentation offload). */
 export interface Adapter {
   name: string;
   /** The adapter's port, as written in the scenario. */

@@ -2,7 +2,7 @@
 
 import type { Adapter, Flow } from "./model";
 
-/** Kinds of verdicts. `own` and `host`: delays above the bound that the sender or the host caused. */
+/** Kinds of verdicts. `own` and `host`: packets exceeded the delay bound because of the sender (`own`) or of the host. */
 export type Level = "none" | "unjudged" | "gone" | "paused" | "kept" | "own" | "host" | "broken";
 
 export interface Verdict {
