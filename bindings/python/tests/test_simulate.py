@@ -51,7 +51,7 @@ def test_replications_are_added_until_an_interval_is_narrow_enough(scenario):
     rest = result.flows.to_dicts()[1]
     assert rest["delay_mean_ns_half_width"] / rest["delay_mean_ns"] == pytest.approx(until.within)
     assert 10 <= rest["replications"] <= 1000 and told[-1] == (rest["replications"],) * 2
-    # One replication fewer was not enough, or they were the first ten; and they are the same replications as without a target.
+    # A run without a target, with the number of replications that were needed, has the same replications.
     again = scenario.simulate(replications=rest["replications"], warm_up=0)
     assert again.flows.to_dicts() == result.flows.to_dicts() and again.until == []
 
