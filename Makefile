@@ -18,10 +18,11 @@ demo: cargo ## build falaj, then show the effect of isolation on real packets, i
 	cargo build --release -p falaj --no-default-features --features plots
 	$(falaj) demo
 
-# One selection for every command that builds tests, so that nothing is built twice.
+# One selection of packages and features for every command that builds tests, so that nothing is built twice.
 tests := --workspace --features falaj/png
-# The test program `live` sends packets through kernel interfaces and mostly waits: it has `test = false` in its Cargo.toml, so that
-# `cargo test` alone leaves it out, and the others compute beside it, at a lower priority. So do its tests in virtual time.
+# The test program `live` sends packets through kernel interfaces and mostly waits. It has `test = false` in its Cargo.toml, so that
+# `cargo test` alone leaves it out. While its tests in real time wait, the other test programs and its tests in virtual time
+# compute, at a lower priority.
 
 # The first place in which `falaj kernel` looks, and the place beside the checkout for a kernel that was built elsewhere.
 kernel_at := $(or $(FALAJ_KERNEL),$(or $(XDG_DATA_HOME),$(HOME)/.local/share)/falaj/linux)
@@ -60,7 +61,7 @@ firewall:
 	{ test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends $(helpers) || \
 	{ apt-get update -q && apt-get install -qy --no-install-recommends $(helpers); }; } >$(target)/helpers.log 2>&1; } || true
 
-# The same tests as of `make test`, where they take seconds.
+# `make test` has these tests too, and runs them for seconds.
 soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must not drift
 	for case in ten_times_the_links_rate everything_at_random; do \
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test live -- $$case || exit 1; done
@@ -68,15 +69,15 @@ soak: cargo ## run an hour of mixed traffic with changes at random, and a minute
 day: cargo $(guest_kernel) ## run a day of mixed traffic with changes at random, in virtual time
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),86400) FALAJ_REST=120 cargo test --release -p falaj --test live -- --in-guest everything_at_random
 
-# The same tests as of `make test`, where it takes seconds.
+# `make test` has these tests too, and runs them for seconds.
 storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)
 	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test live -- mutated_frames
 
-# The same tests as of `make test`, where one of each is drawn.
+# `make test` has these tests too, with one scenario where this draws twenty.
 grid: cargo $(guest_kernel) ## compare what is measured in virtual time with what is simulated, packet by packet: for each discipline, twenty scenarios with each of two loads (GRID=N)
 	$(has_kernel); FALAJ_GRID=$(or $(GRID),20) cargo test $(tests) --test virtual_time -- grid
 
-# With the profile of the tests: some of it is compiled for them.
+# Built with the profile of the tests, as they have compiled some of it already.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
 	PATH="$(abspath $(target))/python/bin:$$PATH" MATURIN_PEP517_ARGS="--profile dev" pip install --quiet --disable-pip-version-check \
 	--force-reinstall --no-deps --no-build-isolation ./bindings/python

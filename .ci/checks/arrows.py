@@ -1,4 +1,4 @@
-"""Check 1, between crates: a crate depends only on those that ARCHITECTURE puts below it."""
+"""Check 1, between crates: a crate depends only on the crates that `[crates]` in .ci/house.toml puts below it."""
 
 import tomllib
 

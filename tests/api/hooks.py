@@ -1,4 +1,4 @@
-"""What schemathesis is told of the API beyond its description: names that there are, and keys that flows have."""
+"""Adds to the requests that schemathesis derives from the API's description: likely names of adapters, and keys of flows."""
 
 import atexit
 import os
