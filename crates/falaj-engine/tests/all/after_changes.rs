@@ -288,7 +288,7 @@ fn changes_without_end_do_not_starve_a_flow() {
                 let prepared = engine.prepare(PIPE, &two(kind, parts[change % 2])).unwrap();
                 engine.apply(prepared, Time(8_001 * change as u64), &mut out).unwrap();
             }
-            // Its share of 1500 packets is 14.7, and 22.1 if its own weight changes.
+            // Its share of 1500 packets is 14.8, and 22.1 if its own weight changes.
             let own = emits(&out).iter().filter(|e| e.flow == FlowId(0)).count();
             assert!((14..=30).contains(&own), "{kind}, {parts:?}: {own}");
         }

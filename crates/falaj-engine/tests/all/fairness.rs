@@ -241,7 +241,8 @@ fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
             indices.iter().zip(yardstick).filter_map(|(i, bound)| Some((*i)?.b_wfi.amount / bound));
         yardsticks = parts.fold(yardsticks, f64::max);
         if let Some(known) = known {
-            // In time WF2Q's bound holds without its condition.
+            // WF2Q's bound on the index in time (T-WFI), which this call asserts, also holds where
+            // the condition does not.
             let of_bound = part_of_bound(&spec, &weights, &sent);
             part = known.condition.is_none().then_some(of_bound.max(part.unwrap_or(0.0)));
         }
@@ -347,8 +348,8 @@ fn an_adversary_exceeds_no_bound() {
             }
         }
         assert_eq!(find("qfq", 1), find("qfq", 1));
-        // Against WF2Q+'s bound: disciplines without one exceed it, and so does WF2Q if the fluid
-        // server had no packet of a flow in between.
+        // Disciplines without a bound of their own exceed WF2Q+'s bound. So does WF2Q, if the fluid
+        // server has no packet of the flow at some instant within the interval.
         for kind in ["wf2q", "drr", "fifo", "priority", "virtual-clock"] {
             assert!(find(kind, 0).lag.ratio > 1.2, "{kind}: {:?}", find(kind, 0).lag);
         }

@@ -309,7 +309,8 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
         // Longest waits observed in the kernel, in microseconds. hfsc with link-sharing curves 1
         // and 9: 833.0 and the victim's own frame.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
-        // hfsc with a real-time curve: the same on a link that serialises; with tokens 0.
+        // hfsc with a real-time curve: the same on a link that serialises, and no wait for the
+        // neighbour on a token link.
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
         ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
         ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),

@@ -586,7 +586,7 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
     assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
     // Scalable packets have waited beyond the ramp: all are marked except the one on the wire, and
-    // the one with which the distance of marks begins.
+    // the next one. Marks come at even distances, and the first distance begins with that packet.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
     // A connection of one packet, the last packet but one, goes before another connection's long

@@ -1,5 +1,5 @@
-//! Untrusted input of ports, as plain functions for any fuzzer; here they run over random bytes,
-//! and libFuzzer's runs are `make fuzz`.
+//! Untrusted input of ports, as plain functions for any fuzzer. Here they run over random bytes;
+//! `make fuzz` runs them under libFuzzer.
 
 use falaj_engine::key;
 use falaj_engine::message::Corrupt;

@@ -1,4 +1,4 @@
-//! Tests commands that make a link of real packets: `run`, `traffic`, `compare`.
+//! Tests commands that make a link for real packets: `run`, `traffic`, `compare`.
 //!
 //! This program also runs at the ends of the links (`--probe`), so that no other program is needed
 //! there.

@@ -8,7 +8,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Two cells with tail drop. In one, the queue holds the packets of one round trip. In the other,
-/// it holds two packets, and every seventh packet is lost.
+/// it holds two packets, so that about one packet in seven is lost.
 fn simulation_is_the_kernel() {
     let only = "reno-10mbit-10ms,cubic-1mbit-10ms";
     let args = ["reproduce", "tcp", "--quick", "--only", only, "--json"];
