@@ -170,7 +170,7 @@ export interface TooLong {
   arrival_ns: number;
   /** End of the transmission. */
   end_ns: number;
-  /** Time at which the host handed the packet over. */
+  /** Time at which the host delivered the packet, if it delivered it late; else null. */
   handed_over_ns: number | null;
 }
 
