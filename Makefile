@@ -1,5 +1,5 @@
-# `make` alone lists the targets. Most need only the Rust toolchain; `docs` needs Python 3.11 or newer instead; `python` and `sbom` need
-# both; `page` needs Node.js too.
+# `make` alone lists the targets. Most need only the Rust toolchain; `docs` needs Python 3.11 or newer instead; `python`, `api` and `sbom`
+# need both; `page` needs Node.js too.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak day dist storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
