@@ -49,9 +49,10 @@ fn pipe(flows: Vec<FlowSetup>, delay: u64) -> PipeSpec {
 }
 
 /// A worked example of two links, at the second link. Times are counted in transmission times of a
-/// byte. The first link guaranteed a delay of 4; the packets A1, A2 and A3 of a flow became
-/// eligible there at 0, 3 and 5, and arrive here at 1, 2 and 6. Here the guaranteed delay is 4 too:
-/// A1 is eligible at 4, A2 at 7, A3 at 9, and each leaves 3 before its guaranteed time.
+/// byte. The first link guaranteed a delay of 4 from the times at which the packets A1, A2 and A3
+/// of a flow were eligible there: 0, 3 and 5. They arrive here at 1, 2 and 6; the first link was
+/// idle, and released A2 before its time. Here the guaranteed delay is 4 too: A1 is eligible at 4,
+/// A2 at 7, A3 at 9, and each leaves 3 before its guaranteed time.
 #[test]
 fn what_was_early_is_held_for_as_long() {
     let spec = pipe(vec![delay_jitter(flow(0, &[("delay-bound", 4 * BYTE)])), flow(1, &[])], 0);

@@ -229,8 +229,9 @@ fn fill_and_drain(
     (lag, order)
 }
 
-/// The nine mixes of flows in which dummynet's QFQ was measured: its lag, its lag with the true sum
-/// of weights, and our lag.
+/// The nine mixes of flows in which dummynet's QFQ was measured: the flows; the least and the most
+/// packets of each that are queued; in bytes dummynet's lag, its lag with the true sum of weights,
+/// and falaj's lag.
 const MIXES: &[(FlowSets<'static>, usize, usize, [i128; 3])] = &[
     (&[(1, 1500, 10)], 0, 30, [5400, 5400, 5400]),
     (&[(1, 1500, 64)], 0, 20, [5906, 5906, 5906]),

@@ -592,8 +592,10 @@ fn guarantees_are_the_papers_by_hand() {
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
     assert_eq!(json["admitted"], true);
-    // L = 1514 B at 100 Mbit/s = 121.12 us; W = 500 us; S = 1 ms; k = floor(W/L) = 4; b = 20;
-    // m = ceil(b/k) = 5; r = b - (m-1)k = 4; N = 2.
+    // The paper's symbols. The largest packet, 1514 B at 100 Mbit/s, takes L = 121.12 us, a phase
+    // W = 500 us, a cycle S = 1 ms. A phase holds k = floor(W/L) = 4 packets. A full queue of
+    // b = 20 packets takes m = ceil(b/k) = 5 phases, with r = b - (m-1)k = 4 packets in the last
+    // one. There are N = 2 virtual links.
     let (l, w, s) = (121_120, 500_000, 1_000_000);
     check(&json, "a", [l + 4 * s + (s - w) + 2 * 4 * l, l + 5 * s + (s - w), 2 * l, 37_888_000]);
     check(&json, "b", [5_590_080, 5_621_120, 242_240, 37_888_000]);

@@ -1,7 +1,7 @@
 //! Tests `falaj attach` at interfaces in use.
 //!
 //! ```text
-//! here [a1] === [a0] host a, attached to
+//! here [a1] === [a0] host a, to which `falaj attach` adds a link
 //! ```
 //!
 //! Each case runs in a process of its own (`--case`), which creates a user and a network namespace
