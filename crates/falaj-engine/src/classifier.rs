@@ -76,7 +76,15 @@ impl Match {
             (from <= to).then_some(Some((from, to)))
         }
         let mut more = self.more.clone();
-        more.extend(other.more.iter().filter(|l| !self.more.contains(l)).cloned());
+        for literal in other.more.iter().filter(|l| !self.more.contains(l)) {
+            let join = |own: &mut Literal| {
+                let joined = own.term.joined(&literal.term).filter(|_| !own.not && !literal.not);
+                joined.map(|term| own.term = term)
+            };
+            if more.iter_mut().find_map(join).is_none() {
+                more.push(literal.clone());
+            }
+        }
         let both = Match {
             version: same(self.version, other.version)?,
             protocol: same(self.protocol, other.protocol)?,
@@ -92,8 +100,8 @@ impl Match {
         possible.then_some(both)
     }
 
-    /// Returns true if a condition that must not hold follows from those that must. Not every
-    /// contradiction is detected.
+    /// Returns true if a condition that must not hold follows from those that must, or if two of
+    /// these exclude each other. Not every contradiction is detected.
     fn contradicts_itself(&self) -> bool {
         let inside = |range: Option<(u16, u16)>, from: u16, to: u16| {
             range.is_some_and(|r| from <= r.0 && r.1 <= to)
@@ -110,7 +118,9 @@ impl Match {
             Term::Dport(from, to) => inside(self.dport, *from, *to),
             term => self.more.iter().any(|l| !l.not && l.term == *term),
         };
-        self.more.iter().filter(|l| l.not).any(follows)
+        let must: Vec<&Term> = self.more.iter().filter(|l| !l.not).map(|l| &l.term).collect();
+        let exclude = |n: usize| must[..n].iter().any(|other| must[n].excludes(other));
+        self.more.iter().filter(|l| l.not).any(follows) || (1..must.len()).any(exclude)
     }
 
     /// Returns true if the packet with this key matches.

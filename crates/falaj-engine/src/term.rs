@@ -98,6 +98,53 @@ impl Term {
     }
 }
 
+impl Term {
+    /// Returns true if no packet fulfils both conditions, because they demand different values of
+    /// a header field or of a part of it. Ranges and addresses are not compared.
+    pub(crate) fn excludes(&self, other: &Term) -> bool {
+        let differ = |a: u32, b: u32, mask: u32| (a ^ b) & mask != 0;
+        match (self, other) {
+            (Term::Ether(a), Term::Ether(b)) | (Term::Vlan(a), Term::Vlan(b)) => a != b,
+            (Term::MacSrc(a), Term::MacSrc(b)) | (Term::MacDst(a), Term::MacDst(b)) => a != b,
+            (Term::Mark { value: a, mask }, Term::Mark { value: b, mask: other }) => {
+                differ(*a, *b, mask & other)
+            }
+            _ => match (self.service(), other.service()) {
+                (Some((a, mask)), Some((b, other))) => {
+                    differ(a.into(), b.into(), (mask & other).into())
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// The one condition that holds if both do, for parts of the same header field; `None` if there
+    /// is none, or if no packet fulfils both.
+    pub(crate) fn joined(&self, other: &Term) -> Option<Term> {
+        if self.excludes(other) {
+            return None;
+        }
+        match (self, other) {
+            (Term::Tos { value, mask }, Term::Tos { value: v, mask: m }) => {
+                Some(Term::Tos { value: value | v, mask: mask | m })
+            }
+            (Term::Mark { value, mask }, Term::Mark { value: v, mask: m }) => {
+                Some(Term::Mark { value: value | v, mask: mask | m })
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of the TOS byte, and the bits of it that are compared.
+    fn service(&self) -> Option<(u8, u8)> {
+        match self {
+            Term::Tos { value, mask } => Some((*value, *mask)),
+            Term::Dscp(dscp) => Some((dscp << 2, 0xfc)),
+            _ => None,
+        }
+    }
+}
+
 /// The ports of a packet, if its protocol has ports; else `None`, so that no port rule matches.
 pub(crate) fn ports(key: &Key) -> Option<(u16, u16)> {
     key.ports.filter(|_| key.protocol.is_some_and(Protocol::has_ports))

@@ -39,6 +39,8 @@ pub(super) struct Device {
     netns: Option<String>,
     /// The device's name in the commands.
     called: String,
+    /// True if filters of another device redirect incoming packets to this one.
+    pub(super) is_redirected_to: bool,
     /// The last command that removed the device's root discipline.
     pub(super) removed: Option<Range<usize>>,
 }

@@ -571,24 +571,13 @@ fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> 
         return Err(Problem::error(at.at.clone(), "a mask of the type of service has 8 bits")
             .help("write a mask from 0 to 0xff"));
     }
-    let agrees = |tos: &u64| tos & mask == value & mask;
     let value = value & mask;
     Ok(match mask {
         0 => None,
         0xff => Some(format!("tos {value}")),
-        // The mask leaves the two ECN bits free.
-        _ if mask & 3 == 0 => {
-            let points = (0..64).filter(|dscp| agrees(&(dscp << 2)));
-            Some(either(points.map(|dscp| format!("dscp {dscp}"))))
-        }
-        _ => Some(either((0..256).filter(agrees).map(|tos| format!("tos {tos}")))),
+        0xfc => Some(format!("dscp {}", value >> 2)),
+        _ => Some(format!("tos {value:#04x}/{mask:#04x}")),
     })
-}
-
-/// A match that is true if one of the terms is.
-fn either(terms: impl Iterator<Item = String>) -> String {
-    let terms: Vec<String> = terms.collect();
-    if terms.len() == 1 { terms.concat() } else { format!("( {} )", terms.join(" or ")) }
 }
 
 /// The matches of a `flower` filter that can be imported.

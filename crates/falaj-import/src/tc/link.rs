@@ -25,9 +25,13 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         let marked = police::mark(&mut device.incoming).and(police::mark(&mut device.filters));
         problems.extend(marked.err());
     }
+    let targets: Vec<String> =
+        devices.all.iter().filter_map(|d| d.redirected().map(str::to_owned)).collect();
+    for device in &mut devices.all {
+        device.is_redirected_to = targets.contains(&device.name);
+    }
     let down = host.down.as_deref();
-    let comes_down =
-        |name: &str| down == Some(name) || devices.all.iter().any(|d| d.redirected() == Some(name));
+    let comes_down = |name: &str| down == Some(name) || targets.iter().any(|to| to == name);
     let back = |device: &Device| {
         let other = device.redirected().or(down);
         other

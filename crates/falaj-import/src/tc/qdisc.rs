@@ -47,13 +47,13 @@ pub(super) enum Qdisc {
     /// Bands; a band of a lower number has priority.
     Prio {
         bands: u64,
-        of_best_effort: u64,
+        map: PriorityMap,
     },
     Ets {
         bands: u64,
         strict: u64,
         quanta: Vec<u64>,
-        of_best_effort: u64,
+        map: PriorityMap,
     },
     Drr,
     Qfq,
@@ -100,14 +100,8 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
-        // This is a device's default discipline: in a scenario it becomes a queue of 1000 packets.
-        "pfifo_fast" => {
-            let what =
-                "`pfifo_fast` becomes one queue; in Linux it has three, by the type of service";
-            args.notes.push(Problem::warning(kind.at.clone(), what));
-            nothing_more(args, "pfifo_fast")?;
-            Ok(Qdisc::Fifo { packets: None, bytes: None })
-        }
+        "pfifo_fast" => nothing_more(args, "pfifo_fast")
+            .map(|()| Qdisc::Prio { bands: 3, map: PriorityMap::OF_PRIO }),
         "noqueue" | "mq" => {
             nothing_more(args, &kind.text).map(|()| Qdisc::Fifo { packets: None, bytes: None })
         }
@@ -119,8 +113,8 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "sfq" => aqm::sfq(args, kind).map(Qdisc::Fair),
         "cake" => cake::read(args, kind).map(Qdisc::Cake),
         "cbs" => classes::cbs(args).map(Qdisc::Cbs),
-        "prio" => prio(args),
-        "ets" => ets(args),
+        "prio" => prio(kind, args),
+        "ets" => ets(kind, args),
         "drr" => nothing_more(args, "drr").map(|()| Qdisc::Drr),
         "qfq" => nothing_more(args, "qfq").map(|()| Qdisc::Qfq),
         "htb" => classes::htb_qdisc(args).map(|(rest, r2q)| Qdisc::Htb { rest, r2q }),
@@ -234,27 +228,65 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     })
 }
 
-/// Reads a `priomap`, and returns the band of packets without a priority. The other entries depend
-/// on the type of service.
-fn priomap(args: &mut Args<'_>) -> Result<Option<u64>, Problem> {
-    let mut first = None;
-    while let Some(word) = args.number() {
-        let band = whole(word)?;
-        first.get_or_insert(band);
+/// The band of each priority that Linux gives a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PriorityMap([u64; 16]);
+
+/// The priorities that Linux gives packets of IPv4 whose type of service is not 0: the bits 0x18 of
+/// the TOS byte, and the priority (`rt_tos2priority`).
+const BY_SERVICE: [(u8, usize); 3] = [(0x08, 2), (0x10, 6), (0x18, 4)];
+
+impl PriorityMap {
+    /// The map of `prio` if a script gives none, and of `pfifo_fast`.
+    const OF_PRIO: PriorityMap = PriorityMap([1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+
+    /// Reads the bands of the first priorities.
+    fn read(args: &mut Args<'_>) -> Result<Vec<u64>, Problem> {
+        std::iter::from_fn(|| args.number().map(whole)).collect()
     }
-    Ok(first)
+
+    /// Sets the bands of the first priorities; the others keep theirs.
+    fn with(mut self, first: &[u64], kind: &Word, bands: u64) -> Result<PriorityMap, Problem> {
+        let refused = |what: String| {
+            let help = "write a `priomap` with at most 16 bands, all of which exist";
+            Err(Problem::error(kind.at.clone(), what + ": tc refuses this line").help(help))
+        };
+        if first.len() > self.0.len() {
+            return refused(format!("there are 16 priorities, and {} bands for them", first.len()));
+        }
+        self.0[..first.len()].copy_from_slice(first);
+        match self.0.iter().enumerate().find(|(_, band)| **band >= bands) {
+            Some((priority, band)) => refused(format!(
+                "the map of priorities sends priority {priority} to band {band}, and the last \
+                 band is {}",
+                bands - 1
+            )),
+            None => Ok(self),
+        }
+    }
+
+    /// The band of packets without a priority.
+    pub(super) fn of_best_effort(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// Matches of packets whose type of service gives them another band, each with this band.
+    pub(super) fn by_service(&self) -> impl Iterator<Item = (String, u64)> {
+        let others = BY_SERVICE.iter().filter(|(_, priority)| self.0[*priority] != self.0[0]);
+        others.map(|(tos, priority)| (format!("ip tos {tos:#04x}/0x18"), self.0[*priority]))
+    }
 }
 
-fn prio(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
-    let (mut bands, mut of_best_effort) = (3, None);
+fn prio(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    let (mut bands, mut first) = (3, Vec::new());
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "bands" => bands = band_count("prio", args.value("a number")?, 2)?,
-            "priomap" => of_best_effort = priomap(args)?,
+            "priomap" => first = PriorityMap::read(args)?,
             _ => return Err(stray(word, "prio", &["bands", "priomap"])),
         }
     }
-    Ok(Qdisc::Prio { bands, of_best_effort: of_best_effort.unwrap_or(1).min(bands - 1) })
+    Ok(Qdisc::Prio { bands, map: PriorityMap::OF_PRIO.with(&first, kind, bands)? })
 }
 
 /// The largest number of bands of `prio` and `ets`.
@@ -270,8 +302,8 @@ fn band_count(kind: &str, word: &Word, least: u64) -> Result<u64, Problem> {
     Err(Problem::error(word.at.clone(), what).help(format!("write {least} to {BANDS_MAX}")))
 }
 
-fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
-    let (mut bands, mut strict, mut quanta, mut of_best_effort) = (None, 0, Vec::new(), None);
+fn ets(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
+    let (mut bands, mut strict, mut quanta, mut first) = (None, 0, Vec::new(), Vec::new());
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "bands" => bands = Some(band_count("ets", args.value("a number")?, 1)?),
@@ -281,7 +313,7 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
                     quanta.push(whole(word)?);
                 }
             }
-            "priomap" => of_best_effort = priomap(args)?,
+            "priomap" => first = PriorityMap::read(args)?,
             _ => return Err(stray(word, "ets", &["bands", "strict", "quanta", "priomap"])),
         }
     }
@@ -294,13 +326,9 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         )
         .help(format!("here {strict} are strict and {} have quanta, of {bands}", quanta.len())));
     }
-    // Packets without a priority go to the last band if there is no map.
-    Ok(Qdisc::Ets {
-        bands,
-        strict,
-        quanta,
-        of_best_effort: of_best_effort.unwrap_or(bands - 1).min(bands - 1),
-    })
+    // Priorities that the map does not have go to the last band.
+    let map = PriorityMap([bands - 1; 16]).with(&first, kind, bands)?;
+    Ok(Qdisc::Ets { bands, strict, quanta, map })
 }
 
 /// Reads the parameters after the kind of a class.

@@ -5,7 +5,7 @@ use super::attachment::Handle;
 use super::classes::{Hfsc, Htb};
 use super::device::{Device, Node};
 use super::filter::{Filter, Target};
-use super::qdisc::{Class, Qdisc};
+use super::qdisc::{Class, PriorityMap, Qdisc};
 use crate::amounts::{rate, size};
 use crate::args::no_equal_phrase;
 use crate::draft::quote;
@@ -40,6 +40,8 @@ pub(super) struct Tree {
     /// the default class comes last.
     order: Vec<(u16, Vec<String>)>,
     rest: Option<u16>,
+    /// Bands of packets that no filter takes, by their type of service, and the matches.
+    by_service: Vec<(u16, String)>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
     /// True if packets that match no filter bypass all classes.
@@ -61,6 +63,7 @@ impl Tree {
             bands: Vec::new(),
             order: Vec::new(),
             rest: None,
+            by_service: Vec::new(),
             drops: Vec::new(),
             direct: false,
             costs: None,
@@ -111,16 +114,13 @@ impl Tree {
             self.bands.push(Band { minor: number as u16 + 1, parent: 0, own, at: node.at.clone() });
         };
         match &node.what {
-            Qdisc::Prio { bands, of_best_effort } => {
+            Qdisc::Prio { bands, map } => {
                 (0..*bands).for_each(|b| band(b, Some(("priority", b.to_string()))));
-                self.rest = Some(*of_best_effort as u16 + 1);
+                self.by_priority(map, node, device);
                 self.kind = "priority";
-                let what = "only filters choose the band here; in tc also the type of service";
-                let help = "match the type of service by a filter, or in the scenario by `tos`";
-                self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                 self.shaped(device)?;
             }
-            Qdisc::Ets { bands, strict, quanta, of_best_effort } => {
+            Qdisc::Ets { bands, strict, quanta, map } => {
                 for b in 0..*bands {
                     band(
                         b,
@@ -132,7 +132,7 @@ impl Tree {
                         },
                     );
                 }
-                self.rest = Some(*of_best_effort as u16 + 1);
+                self.by_priority(map, node, device);
                 self.kind = "ets";
             }
             Qdisc::Drr => self.kind = "drr",
@@ -149,6 +149,22 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Packets that no filter takes go to bands by their priority. Linux derives the priority from
+    /// the type of service of IPv4 packets; packets that are redirected on arrival have none yet.
+    fn by_priority(&mut self, map: &PriorityMap, node: &Node<Qdisc>, device: &Device) {
+        self.rest = Some(map.of_best_effort() as u16 + 1);
+        if device.is_redirected_to {
+            return;
+        }
+        let by_service = map.by_service();
+        self.by_service = by_service.map(|(rule, band)| (band as u16 + 1, rule)).collect();
+        if !self.by_service.is_empty() {
+            let what = "only filters and the type of service of IPv4 choose bands here; in tc also \
+                        the priority that a program sets (`SO_PRIORITY`)";
+            self.notes.push(Problem::warning(node.at.clone(), what));
+        }
     }
 
     /// Bands with credit-based shapers below them become the discipline `cbs`.
@@ -324,9 +340,11 @@ impl Tree {
     /// Finds the packets of each class.
     fn filters(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
         let major = self.major;
-        let mut filters: Vec<(u16, &Filter, String)> = Vec::new();
+        let mut filters: Vec<(u16, Range<usize>, String)> = Vec::new();
         let mut asked = Vec::new();
         self.asked((0, None), device, &mut filters, &mut asked)?;
+        let by_service = self.by_service.iter();
+        filters.extend(by_service.map(|(minor, rule)| (*minor, node.at.clone(), rule.clone())));
         let idle = device
             .filters
             .iter()
@@ -390,19 +408,19 @@ impl Tree {
         self.order = order.into_iter().map(|minor| (minor, Vec::new())).collect();
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
-        let many = |filter: &Filter, why: Unreadable| {
+        let many = |at: &Range<usize>, why: Unreadable| {
             let what = format!("it is unclear which packets go to which class: {}", why.what);
-            Problem::error(filter.at.clone(), what).help(why.help)
+            Problem::error(at.clone(), what).help(why.help)
         };
         let mut sends = Vec::new();
-        for (minor, filter, rule) in &filters {
-            let takes = Takes::of(rule).map_err(|why| many(filter, why))?;
+        for (minor, at, rule) in &filters {
+            let takes = Takes::of(rule).map_err(|why| many(at, why))?;
             sends.push(Sends {
                 flow: flat.iter().position(|m| m == minor).unwrap_or(flat.len()),
                 takes,
             });
         }
-        let left = apart(&sends).map_err(|(n, why)| many(filters[n].1, why))?;
+        let left = apart(&sends).map_err(|(n, why)| many(&filters[n].1, why))?;
         self.order = flat.into_iter().map(|minor| (minor, Vec::new())).collect();
         for (send, takes) in sends.iter().zip(left).filter(|(_, takes)| !takes.is_nothing()) {
             if let Some((_, rules)) =
@@ -414,13 +432,13 @@ impl Tree {
         let rest = self.rest;
         let taken = |(minor, rules): &(u16, Vec<String>)| Some(*minor) != rest && rules.is_empty();
         for (minor, _) in self.order.iter().filter(|one| taken(one)) {
-            let Some((_, filter, _)) = filters.iter().find(|(to, ..)| to == minor) else {
+            let Some((_, at, _)) = filters.iter().find(|(to, ..)| to == minor) else {
                 continue;
             };
             let what = format!(
                 "earlier filters take all packets for {major:x}:{minor:x}: it was left out"
             );
-            self.notes.push(Problem::warning(filter.at.clone(), what));
+            self.notes.push(Problem::warning(at.clone(), what));
         }
         self.order.retain(|one| !taken(one));
         let takes_all = self.takes_all(&["any".to_owned()]);
@@ -444,11 +462,11 @@ impl Tree {
     /// Collects the filters of a class (0: the discipline itself), in the order in which they are
     /// tried. A filter that sends to an inner class is followed by the filters of that class,
     /// restricted to its own packets. `asked` gets the places of these filters.
-    fn asked<'a>(
+    fn asked(
         &mut self,
         (class, above): (u16, Option<&str>),
-        device: &'a Device,
-        into: &mut Vec<(u16, &'a Filter, String)>,
+        device: &Device,
+        into: &mut Vec<(u16, Range<usize>, String)>,
         asked: &mut Vec<Range<usize>>,
     ) -> Result<(), Problem> {
         let major = self.major;
@@ -504,7 +522,7 @@ impl Tree {
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
             if self.is_leaf(to.minor) {
-                into.extend(rules.into_iter().map(|rule| (to.minor, *filter, rule)));
+                into.extend(rules.into_iter().map(|rule| (to.minor, filter.at.clone(), rule)));
                 continue;
             }
             let mut takes_all = false;
@@ -542,7 +560,11 @@ impl Tree {
 
     /// Notes the packets that a filter drops: the packets that it matches and no earlier filter
     /// matches.
-    fn drop(&mut self, filter: &Filter, before: &[(u16, &Filter, String)]) -> Result<(), Problem> {
+    fn drop(
+        &mut self,
+        filter: &Filter,
+        before: &[(u16, Range<usize>, String)],
+    ) -> Result<(), Problem> {
         let wrong = |why: Unreadable| Problem::error(filter.at.clone(), why.what).help(why.help);
         let before: Result<Vec<Takes>, Unreadable> =
             before.iter().map(|(.., rule)| Takes::of(rule)).collect();

@@ -17,7 +17,8 @@ fn scripts_of_tc() {
              tc filter add dev eth0 parent ffff: basic police {words} flowid :1"
         )
     };
-    let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2\n";
+    let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2 \
+                priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n";
     for (text, title) in [
         ("tc qdisc add dev eth0 root", "the kind of the discipline is missing"),
         (

@@ -207,7 +207,7 @@ fn differences(file: &Path) -> (usize, Vec<String>) {
                 list.extend(lists(body, &code, at));
             }
         }
-        if list.is_empty() || !(WITH_LIST.iter().any(|name| calls(&name)) || refuses(last)) {
+        if list.is_empty() || !(WITH_LIST.iter().any(calls) || refuses(last)) {
             continue;
         }
         count += 1;

@@ -195,8 +195,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
         &host,
         expect![[r##"
-            # note: 1: only filters choose the band here; in tc also the type of service
-            # note: 1: no filter sends packets to 1:3: it was left out
+            # note: 1: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
             # packets that eth0 sends go up
             [link.eth0]
             rate = "1gbit"
@@ -206,8 +205,13 @@ fn classes_and_their_filters() {
             scheduler = { kind = "priority" }
 
             [link.eth0.up.flow.1-1]
-            match = "tcp dport 22"
+            match = ["tcp dport 22", "ip tos 0x10/0x18"]
             priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-3]
+            match = "ip tos 0x08/0x18"
+            priority = 2
             queue = "1000p"
 
             [link.eth0.up.flow.1-2]
@@ -528,13 +532,13 @@ fn classes_within_classes() {
         "tc qdisc add dev eth0 root handle 1: drr\n\
          tc class add dev eth0 parent 1: classid 1:1 drr\n\
          tc class add dev eth0 parent 1: classid 1:2 drr\n\
-         tc qdisc add dev eth0 parent 1:1 handle 10: prio bands 2\n\
+         tc qdisc add dev eth0 parent 1:1 handle 10: prio bands 2 \
+         priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n\
          tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:1\n\
          tc filter add dev eth0 parent 1: prio 2 matchall flowid 1:2\n\
          tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
         &host,
         expect![[r##"
-            # note: 4: only filters choose the band here; in tc also the type of service
             # packets that eth0 sends go up
             [link.eth0]
             rate = "100mbit"
@@ -568,8 +572,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
         &Host::default(),
         expect![[r##"
-            # note: 1: only filters choose the band here; in tc also the type of service
-            # note: 1: no filter sends packets to 1:3: it was left out
+            # note: 1: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
             # note: 2: `hicredit` was left out: the credit is not clamped here; its largest values follow from the slopes and the packets
             # note: 2: `locredit` was left out: the credit is not clamped here; its largest values follow from the slopes and the packets
             # packets that eth0 sends go up
@@ -582,8 +585,12 @@ fn classes_within_classes() {
             scheduler = { kind = "cbs" }
 
             [link.eth0.up.flow.1-1]
-            match = "ip dport 5004"
+            match = ["ip dport 5004", "ip tos 0x10/0x18"]
             idle-slope = "20mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-3]
+            match = "ip tos 0x08/0x18"
             queue = "1000p"
 
             [link.eth0.up.flow.1-2]
@@ -1294,7 +1301,6 @@ fn filters_of_bytes_are_fields() {
          tc filter add dev e parent 1: protocol ipv6 prio 9 u32 match u8 0x45 0xff at 0 flowid 1:2",
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
-            # note: 1: only filters choose the band here; in tc also the type of service
             # note: 2: here this also matches packets with IP options
             # note: 3: in an IPv6 header these bytes are a part of the flow label, which is random: this matches hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this matches no packet, and is left out
@@ -1315,7 +1321,7 @@ fn filters_of_bytes_are_fields() {
 
             [link.e.up.flow.1-2]
             match = [
-                "dst 192.0.2.0/24 ( tos 8 or tos 9 or tos 40 or tos 41 or tos 72 or tos 73 or tos 104 or tos 105 or tos 136 or tos 137 or tos 168 or tos 169 or tos 200 or tos 201 or tos 232 or tos 233 )",
+                "dst 192.0.2.0/24 tos 0x08/0x1e",
                 "mark 0x20/0xf0 not ( ip dport 4097,4353,4609,4865,5121,5377,5633,5889,6145,6401,6657,6913,7169,7425,7681,7937 ) not ( ip tcp flags !fin,syn,ack ) not ( ip sport 1024-65535 )",
             ]
             priority = 1
@@ -1862,8 +1868,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 \
          flowid 1:3",
         expect![[r##"
-            # note: 1: only filters choose the band here; in tc also the type of service
-            # note: 1: no filter sends packets to 1:1: it was left out
+            # note: 1: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
             # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
             # packets that eth0 sends go up
             [link.eth0]
@@ -1883,7 +1888,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             jitter = { amount = "10ms", distribution = "normal", order = "free" }
 
             [[rule]]
-            match = "dst 65.172.181.4/32"
+            match = ["dst 65.172.181.4/32", "ip tos 0x08/0x18"]
             direction = "up"
             to = ["eth0-1-3", "eth0"]
 
@@ -1985,7 +1990,8 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit\n\
          tc class add dev eth0 parent 1:1 classid 1:10 htb rate 2mbit ceil 10mbit\n\
          tc class add dev eth0 parent 1:1 classid 1:20 htb rate 8mbit ceil 10mbit\n\
-         tc qdisc add dev eth0 parent 1:10 handle 10: prio bands 2\n\
+         tc qdisc add dev eth0 parent 1:10 handle 10: prio bands 2 \
+         priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n\
          tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30\n\
          tc filter add dev eth0 parent 1: u32 match ip protocol 17 0xff flowid 1:10\n\
          tc filter add dev eth0 parent 10: u32 match ip dport 53 0xffff flowid 10:1\n\
@@ -1994,7 +2000,6 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
          tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
         expect![[r##"
-            # note: 7: only filters choose the band here; in tc also the type of service
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -2072,21 +2077,19 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
         "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
          tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
         expect![[r#"
-            warning: only filters choose the band here; in tc also the type of service
-             --> tc.sh:1:1
-              |
-            1 | tc qdisc add dev a root handle 1: prio
-              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-              |
-              = help: match the type of service by a filter, or in the scenario by `tos`
-
-            warning: no filter sends packets to 1:1: it was left out
+            warning: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            warning: no filter sends packets to 1:3: it was left out
+            warning: earlier filters take all packets for 1:3: it was left out
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: earlier filters take all packets for 1:1: it was left out
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio

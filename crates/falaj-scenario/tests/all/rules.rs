@@ -68,7 +68,9 @@ fn terms_of_all_headers_are_read() {
     }
     assert_eq!(apart("dscp ef ether arp"), ["dscp 46 ether 0x0806"]);
     assert_eq!(apart("dscp af41"), ["dscp 34"]);
-    assert_eq!(apart("dscp cs7 tos 3"), ["dscp 56 tos 0x03"]);
+    assert_eq!(apart("dscp cs7 tos 0xe1"), ["dscp 56 tos 0xe1"]);
+    assert_eq!(apart("tos 3/3 ( tos 0x10/0x18 or tos 0/1 )"), ["tos 0x13/0x1b"]);
+    assert_eq!(apart("mark 1/3 ( mark 4/4 or mark 2/2 )"), ["mark 0x5/0x7"]);
 }
 
 #[test]
@@ -133,6 +135,7 @@ fn wrong_rules_are_refused() {
         ("( udp or )", "a side with nothing in it", ")"),
         ("( udp tcp or tcp )", "a second protocol", "tcp"),
         ("udp not udp", "exclude each other", "udp not udp"),
+        ("dscp cs7 tos 3", "exclude each other", "dscp cs7 tos 3"),
         ("vlan 4096", "not a VLAN", "4096"),
         ("ttl 9-3", "write `3-9`", "9-3"),
         ("ttl 256", "0 to 255", "256"),
