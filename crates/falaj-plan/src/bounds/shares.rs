@@ -2,7 +2,7 @@
 //! and from the envelopes of the rivals that have one.
 //!
 //! The link has the rate `C`. From the beginning of a backlog of the flow, of weight `w`, a rival
-//! of weight `w_j` sends at most `s_j = (S + ahead) w_j/w + packet` bytes until byte `S` of the
+//! of weight `w_j` sends at most `s_j = (S + ahead) w_j/w + extra` bytes until byte `S` of the
 //! backlog has left (see [`ProportionalLimits`]). It also sends at most `o_j(t)` bytes within a
 //! time `t`, if its envelope is known. The link does not pause, so the packet that ends with byte
 //! `S` has left when `C t` reaches `S` plus the smaller one of these two values of each rival.
@@ -20,9 +20,9 @@
 //!
 //! If a discipline follows a fluid server, the whole argument is about the fluid server, and a
 //! packet leaves a time `late` after the fluid server finishes it. Backlogs then are those of the
-//! fluid server, and packets are divided, so `packet` is zero. Parekh and Gallager, "A generalized
-//! processor sharing approach to flow control in integrated services networks: the single-node
-//! case" (1993), bound delays in this way if all flows have envelopes.
+//! fluid server, and packets are divided, so `extra` and `packet` are zero. Parekh and Gallager, "A
+//! generalized processor sharing approach to flow control in integrated services networks: the
+//! single-node case" (1993), bound delays in this way if all flows have envelopes.
 //!
 //! A higher service curve of one flow lowers `o_j` for its rivals, so curves are computed again
 //! until none rises. Each curve follows only from curves computed before.
@@ -77,7 +77,7 @@ impl Rival {
     /// Bytes of the rival's share until byte `bytes` of the backlog of a flow has left.
     fn share(&self, of: &ProportionalLimits, bytes: f64) -> f64 {
         let served = (bytes + of.ahead as f64) * self.limits.weight as f64 / of.weight as f64;
-        served + self.limits.packet as f64
+        served + self.limits.extra as f64
     }
 }
 
@@ -86,7 +86,7 @@ impl Rival {
 struct Choice {
     /// The sum of the weights of the rivals that count by their shares.
     weight: u64,
-    /// The sum of the bounds of the other rivals, and the packets in addition to shares.
+    /// The sum of the bounds of the other rivals, and the bytes in addition to shares.
     lines: Line,
 }
 
@@ -117,7 +117,7 @@ impl Choice {
     /// Counts this rival by its share.
     fn add_share(&mut self, rival: &Rival) {
         self.weight = self.weight.saturating_add(rival.limits.weight);
-        self.lines = self.lines.sum(Line { rate: 0, bytes: rival.limits.packet });
+        self.lines = self.lines.sum(Line { rate: 0, bytes: rival.limits.extra });
     }
 
     /// A bound on the bytes that rivals send before byte `bytes` of the backlog has left.
@@ -228,10 +228,10 @@ pub(super) fn left_over(rate: Rate, flows: &[SharingFlow], given: Given) -> Vec<
 /// For each flow, the choice in which all rivals count by their shares.
 fn by_shares(limits: &[ProportionalLimits]) -> Vec<Choice> {
     let weight = limits.iter().map(|of| of.weight).fold(0, u64::saturating_add);
-    let packets = limits.iter().map(|of| of.packet).fold(0, u64::saturating_add);
+    let extra = limits.iter().map(|of| of.extra).fold(0, u64::saturating_add);
     let without = |of: &ProportionalLimits| Choice {
         weight: weight - of.weight,
-        lines: Line { rate: 0, bytes: packets - of.packet },
+        lines: Line { rate: 0, bytes: extra - of.extra },
     };
     limits.iter().map(without).collect()
 }
@@ -276,18 +276,22 @@ fn burst(own: &Envelope) -> u64 {
 
 /// The formulas of the bounds by shares alone, and by shares and envelopes.
 fn formulas(of: &ProportionalLimits) -> (&'static str, &'static str) {
-    match (of.fluid, of.ahead > 0) {
-        (true, _) => (
+    match (of.fluid, of.ahead > 0, of.extra > of.packet) {
+        (true, ..) => (
             "h(envelope, C t w/sum of w) + L/C",
             "h(envelope, C t - sum of min(S w_j/w, o_j(t))) + L/C",
         ),
-        (false, false) => (
+        (false, false, _) => (
             "h(envelope, C t - sum of (S w_j/w + L))",
             "h(envelope, C t - sum of min(S w_j/w + L, o_j(t)))",
         ),
-        (false, true) => (
+        (false, true, false) => (
             "h(envelope, C t - sum of ((S + L) w_j/w + L))",
             "h(envelope, C t - sum of min((S + L) w_j/w + L, o_j(t)))",
+        ),
+        (false, true, true) => (
+            "h(envelope, C t - sum of ((S + L) w_j/w + 2 L))",
+            "h(envelope, C t - sum of min((S + L) w_j/w + 2 L, o_j(t)))",
         ),
     }
 }
@@ -312,6 +316,7 @@ mod tests {
             let mut limits = || ProportionalLimits {
                 weight: from(1, 9),
                 ahead: packet,
+                extra: packet + packet / 2,
                 packet,
                 fluid: packet == 0,
                 late: Span::ZERO,

@@ -1,10 +1,15 @@
 //! Delay bounds of whole plans, which use the envelopes of all flows. Searches for the worst
 //! arrivals attack them.
 
-use falaj_engine::delay_adversary::{Attack, Witness};
+use falaj_engine::delay_adversary::{Arrival, Attack, Witness};
+use falaj_engine::message::Emit;
 use falaj_plan::bounds::Outlook;
 use falaj_plan::plan;
-use falaj_sched::units::time::Span;
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::guarantee::{ProportionalLimits, ServiceLimits};
+use falaj_sched::queues::queue::FlowId;
+use falaj_sched::registry;
+use falaj_sched::units::time::{Span, Time};
 
 /// The planned delays of the flows of the first link, and the worst delay that the search found.
 pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
@@ -308,9 +313,15 @@ fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
 
 #[test]
 fn bounds_by_weights_hold_if_some_flows_have_envelopes() {
-    for kind in ["scfq", "sfq", "wfq", "wf2q"] {
+    for (kind, few, near) in [
+        ("scfq", 40, 0.8),
+        ("sfq", 40, 0.8),
+        ("wfq", 40, 0.8),
+        ("wf2q", 40, 0.8),
+        ("wf2q+", 30, 0.7),
+    ] {
         let (used, closest) = attack_some_envelopes(kind, ("weight", [1, 9]), "o_j(t)", 500);
-        assert!(used > 40 && closest > 0.8, "{kind}: {used} {closest}");
+        assert!(used > few && closest > near, "{kind}: {used} {closest}");
     }
 }
 
@@ -338,21 +349,146 @@ fn envelopes_of_some_rivals_bound_the_delay_by_weights() {
     // If only the first flow has an envelope, rivals have thirteen times its bytes, and a packet of
     // 1500 B each in addition. Under `sfq` the flow may also have sent 1500 B too early. Under
     // `wfq` a packet may be on the wire when the fluid server finishes. At 10 Mbit/s a byte takes
-    // 800 ns, and two nanoseconds are for rounding.
+    // 800 ns, and two nanoseconds are for rounding. Under `wf2q+` rate and latency give a lower
+    // bound than shares. The rate is a fourteenth of the link's, rounded down, and three bytes are
+    // for rounding.
     //
     // The bounds with the envelopes of three rivals are those of an independent program, in
     // fractions of a byte. The plan rounds the bytes of each rival up.
-    for (kind, bytes, nanos) in [
-        ("scfq", 14 * 3_000 + 4 * 1_500, 10_109_536),
-        ("sfq", 14 * 3_000 + 13 * 1_500 + 4 * 1_500, 11_365_979),
-        ("wfq", 14 * 3_000 + 1_500, 9_859_794),
-        ("wf2q", 14 * 3_000 + 1_500, 9_859_794),
+    let by_rate = (3_000 * 8_000_000_000u64).div_ceil(10_000_000 / 14);
+    for (kind, alone, nanos) in [
+        ("scfq", 800 * (14 * 3_000 + 4 * 1_500) + 2, 10_109_536),
+        ("sfq", 800 * (14 * 3_000 + 13 * 1_500 + 4 * 1_500) + 2, 11_365_979),
+        ("wfq", 800 * (14 * 3_000 + 1_500) + 2, 9_859_794),
+        ("wf2q", 800 * (14 * 3_000 + 1_500) + 2, 9_859_794),
+        ("wf2q+", by_rate + 800 * (14 * 1_500 + 1_500 + 3) + 2, 12_670_569),
     ] {
         let (bounds, _) = attack(&text(kind, 1), 200);
-        assert_eq!(bounds[0], Some(Span(800 * bytes + 2)), "{kind}");
+        assert_eq!(bounds[0], Some(Span(alone)), "{kind}");
         let (bounds, witness) = attack_flows(&text(kind, 4), 10_000, |flow| flow.name == "f0");
         let bound = bounds[0].map_or(0, |bound| bound.0);
         assert!((nanos..nanos + 5_000).contains(&bound), "{kind}: {bounds:?}");
         assert!(witness.ratio > 0.7, "{kind}: {witness:?} of {bounds:?}");
+    }
+}
+
+/// The limits on the shares of the first flows of a discipline, of this number.
+struct Limits(u64);
+
+impl registry::Visitor for Limits {
+    type Output = Vec<ProportionalLimits>;
+    fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
+        let limits = |f| match discipline.limits(FlowId(f)) {
+            Some(ServiceLimits::Proportion(limits)) => limits,
+            other => panic!("flow {f} has {other:?}"),
+        };
+        (0..self.0 as u32).map(limits).collect()
+    }
+}
+
+/// The largest part of its `extra` bytes that a flow needs: over all backlogs of all flows, the
+/// packets of these backlogs, and all rivals. A byte takes 1000 ns.
+fn largest_part(limits: &[ProportionalLimits], sent: &[Emit]) -> f64 {
+    let nanos = |packet: &Emit| 1_000 * u64::from(packet.bytes);
+    let mut largest = f64::MIN;
+    for (i, of) in limits.iter().enumerate() {
+        let (mut began, mut bytes, mut end) = (Time::ZERO, 0, Time::ZERO);
+        for own in sent.iter().filter(|packet| packet.flow.index() == i) {
+            if own.arrival >= end {
+                (began, bytes) = (own.arrival, 0);
+            }
+            end = own.end;
+            bytes += u64::from(own.bytes);
+            for (j, rival) in limits.iter().enumerate().filter(|&(j, _)| j != i) {
+                let before = sent.iter().filter(|packet| {
+                    packet.flow.index() == j && packet.end > began && packet.end < end
+                });
+                let time: u64 =
+                    before.map(|packet| nanos(packet).min((packet.end - began).0)).sum();
+                let share = (bytes + of.ahead) as f64 * rival.weight as f64 / of.weight as f64;
+                let part = (time as f64 / 1_000.0 - share) / rival.extra as f64;
+                largest = largest.max(part);
+            }
+        }
+    }
+    largest
+}
+
+/// Length of the largest packet on links whose limits are attacked, in bytes.
+const LARGEST: u64 = 200;
+
+/// A packet of one of `n` flows. Many packets come together; the others come up to a few packets
+/// later.
+fn arrival(from: &mut impl FnMut(u64, u64) -> u64, n: u64) -> Arrival {
+    let at = match from(0, 3) {
+        0 => 0,
+        1 => 1_000 * LARGEST * from(0, 4) + from(0, 2),
+        _ => 1_000 * from(0, 16 * LARGEST),
+    };
+    let bytes = [1, from(1, LARGEST), LARGEST, LARGEST][from(0, 3) as usize];
+    Arrival { at: Time(at), flow: FlowId(from(0, n - 1) as u32), bytes: bytes as u32 }
+}
+
+/// Draws random links of a discipline with weights. Changes arrivals again and again, and keeps the
+/// changes after which no smaller part of the `extra` bytes is needed. Returns the largest part.
+fn attack_limits(kind: &str, links: u64, changes: u64) -> f64 {
+    let mut state = 5u64;
+    let mut from = |low: u64, high: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        low + (state >> 33) % (high - low + 1)
+    };
+    let mut most = f64::MIN;
+    for _ in 0..links {
+        let (n, heaviest) = (from(2, 5), [1, 4, 30][from(0, 2) as usize]);
+        let flow = |f| {
+            let weight = from(1, heaviest);
+            format!("[link.l.flow.f{f}]\nmatch = \"udp dport {f}\"\nweight = {weight}\n")
+        };
+        let flows: String = (1..=n).map(flow).collect();
+        let text = format!(
+            "[link.l]\nrate = \"8mbit\"\nmtu = \"186B\"\nscheduler = {{ kind = \"{kind}\" }}\n{flows}"
+        );
+        let (scenario, _) = falaj_scenario::parse(&text, "a.toml").expect("valid");
+        let ways = plan(&scenario).expect("accepted");
+        let spec = &ways[0].direction.pipe;
+        let limits = registry::build(kind, &spec.setup, Limits(n)).expect("accepted");
+        let none = vec![Vec::new(); n as usize];
+        let attack = Attack { spec, envelopes: &none, bounds: &[], smallest: 1 };
+        let mut arrivals: Vec<Arrival> = (0..20).map(|_| arrival(&mut from, n)).collect();
+        let mut here = f64::MIN;
+        for _ in 0..changes {
+            let mut changed = arrivals.clone();
+            for _ in 0..from(1, 3) {
+                let other = arrival(&mut from, n);
+                let at = from(0, changed.len() as u64 - 1) as usize;
+                match from(0, 5) {
+                    0 => changed[at] = other,
+                    1 => changed[at].at = other.at,
+                    2 => changed[at].bytes = other.bytes,
+                    3 => changed[at].flow = other.flow,
+                    4 if changed.len() < 40 => changed.push(other),
+                    _ if changed.len() > 4 => drop(changed.swap_remove(at)),
+                    _ => {}
+                }
+            }
+            changed.sort_by_key(|arrival| arrival.at);
+            let part = largest_part(&limits, &attack.run(&changed));
+            assert!(part <= 1.0, "{kind}: {part} with {changed:?}:\n{text}");
+            if part >= here {
+                (arrivals, here) = (changed, part);
+            }
+        }
+        most = most.max(here);
+    }
+    most
+}
+
+/// No rival sends more bytes than its limit until a packet of a backlog has left.
+#[test]
+fn limits_on_shares_hold() {
+    for (kind, near) in [("scfq", 0.9), ("sfq", 0.9), ("wf2q+", 0.6)] {
+        let most = attack_limits(kind, 60, 1_000);
+        assert!(most > near, "{kind}: {most}");
     }
 }

@@ -210,15 +210,16 @@ pub struct VisitLimits {
 
 /// Limits on the service of flows that share the link in proportion to weights `w`. From the
 /// beginning of a backlog of flow `i` on, until the flow's first `S` bytes have left, any other
-/// flow `j` sends at most `(S + ahead_i) w_j/w_i + packet_j` bytes.
+/// flow `j` sends at most `(S + ahead_i) w_j/w_i + extra_j` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProportionalLimits {
     /// The flow's weight; above zero.
     pub weight: u64,
     /// Bound on the bytes of the flow that were sent before their time, before the backlog began.
     pub ahead: u64,
-    /// Bytes of the flow's largest packet, which it may send in addition to its share; zero for a
-    /// fluid server.
+    /// Bound on the bytes that the flow may send in addition to its share; zero for a fluid server.
+    pub extra: u64,
+    /// Bytes of the flow's largest packet; zero for a fluid server.
     pub packet: u64,
     /// True if backlogs, bytes and limits are those of a work-conserving fluid server, which the
     /// packets follow.

@@ -13,7 +13,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantee, Guarantees, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, RateCondition, ServiceLimits, Settling, finite_rate, full_queue,
+    room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
@@ -23,7 +24,9 @@ use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
+use crate::mechanisms::proportion::by_starts;
 use crate::mechanisms::virtual_time::{Keeps, NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
+use crate::queues::aqm::any_later;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -73,6 +76,8 @@ pub struct Wf2qPlus {
     end: Time,
     weights: Weights,
     full_queues: Vec<u64>,
+    /// True if a queue drops packets that it has accepted.
+    drops_later: bool,
 }
 
 impl Wf2qPlus {
@@ -91,6 +96,7 @@ impl Wf2qPlus {
             end: Time::ZERO,
             weights,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+            drops_later: any_later(setup),
         })
     }
 
@@ -293,6 +299,43 @@ impl Guarantees for Wf2qPlus {
             },
             others: Vec::new(),
         })
+    }
+
+    /// Let a backlog of flow `i`, of weight `w`, begin when virtual time is `v`. The flow
+    /// has no packets, and its previous one had started by `v`. So the packet that ends with byte
+    /// `S` finishes at `v + (L + S)/w` or earlier.
+    ///
+    /// Before that packet, a packet of flow `j` is chosen in one of two cases. If the head of flow
+    /// `i` has started, the packet of flow `j` does not finish later. If that head has not started,
+    /// the packet of flow `j` starts before it, and finishes at most `L/w_j` after that start. In
+    /// both cases it finishes at `v + (L + S)/w + L/w_j` at the latest.
+    ///
+    /// The first packet of flow `j` that is chosen since `v`, of `l` bytes, starts at `v - L/w_j`
+    /// or later. Let it finish at `f`, and let it be chosen when virtual time is `u`. If `u <= f`,
+    /// it starts at `u - l/w_j` or later. Otherwise let `u'` be virtual time at the last earlier
+    /// choice of a packet that finishes after `f`. Then all heads that had started finished after
+    /// `f`. So the packets chosen since, and this one, start at `u'` or later and finish by `f`.
+    /// Their flows count in between, so the link sends at least all their bytes while virtual time
+    /// rises from `u'` to `f`. Of the bytes sent from `u'` to `u`, only the packet chosen at `u'`
+    /// is not among theirs, and the `l` bytes are missing. So the link has sent at most `L - l`
+    /// bytes since `f`. Flow `j` counts, so `u` is at most `f + (L - l)/w_j`, and the packet starts
+    /// at `u - L/w_j` or later. If there was no such choice since a leap of virtual time or since
+    /// the link was empty, no start was before virtual time at that instant, and there is no packet
+    /// that is not among theirs.
+    ///
+    /// If a packet of flow `j` is on the wire at `v`, this is true of the instant at which it
+    /// began. Since then virtual time has risen by at most the bytes sent, divided by `w_j`. So
+    /// flow `j` sends at most `w_j (L + S)/w + 2 L` bytes.
+    ///
+    /// Virtual times are rounded to half a unit when a flow becomes backlogged or silent. Two bytes
+    /// are for that, and one is for [`NEAR`].
+    ///
+    /// There are no limits if a queue drops packets that it has accepted. A shorter head may take
+    /// the place of a dropped one, when packets that finish after it have been sent.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        let largest = u64::from(self.weights.largest);
+        let limits = by_starts(&self.weights, f, largest, 2 * largest + 3);
+        limits.filter(|_| !self.drops_later)
     }
 
     fn settling(&self) -> Settling {

@@ -1,16 +1,18 @@
 //! Limits on the service of flows that share a link in proportion to weights.
 
 use crate::contract::guarantee::{ProportionalLimits, ServiceLimits};
+use crate::mechanisms::virtual_time::Weights;
 use crate::mechanisms::weights::{ROUNDING, Shares};
 use crate::queues::queue::FlowId;
 
 /// The limits of a discipline that orders packets by tags: see [`ProportionalLimits`]. `None` if
 /// the flow's slope is rounded, because its share then differs slightly from its weight.
 pub(crate) fn by_tags(shares: &Shares, f: FlowId, ahead: u64) -> Option<ServiceLimits> {
-    is_exact(shares, f).then(|| {
+    is_exact(shares.byte().into(), shares.weight(f)).then(|| {
         ServiceLimits::Proportion(ProportionalLimits {
             weight: shares.weight(f).into(),
             ahead,
+            extra: shares.largest(),
             packet: shares.largest(),
             fluid: false,
             late: ROUNDING,
@@ -22,10 +24,11 @@ pub(crate) fn by_tags(shares: &Shares, f: FlowId, ahead: u64) -> Option<ServiceL
 /// server has finished them (Parekh and Gallager 1993). While flow `i` is backlogged there, the
 /// fluid server serves flow `j` at most `w_j/w_i` times as much. `None` if the slope is rounded.
 pub(crate) fn by_fluid(shares: &Shares, f: FlowId) -> Option<ServiceLimits> {
-    is_exact(shares, f).then(|| {
+    is_exact(shares.byte().into(), shares.weight(f)).then(|| {
         ServiceLimits::Proportion(ProportionalLimits {
             weight: shares.weight(f).into(),
             ahead: 0,
+            extra: 0,
             packet: 0,
             fluid: true,
             late: shares.behind_fluid(),
@@ -33,7 +36,34 @@ pub(crate) fn by_fluid(shares: &Shares, f: FlowId) -> Option<ServiceLimits> {
     })
 }
 
-/// Returns true if the virtual time of a byte at weight 1 is a multiple of the flow's weight.
-fn is_exact(shares: &Shares, f: FlowId) -> bool {
-    shares.byte().is_multiple_of(shares.weight(f).into())
+/// The least virtual time of a byte for which there are limits by starts. A flow that becomes
+/// backlogged or silent may gain half a unit by rounding, up to half a millionth of a byte.
+const FINE_BYTE: u128 = 1 << 20;
+
+/// The limits of a discipline that serves packets from their virtual starts on, in the order of
+/// their virtual finishes. `None` if the virtual time of a byte of the flow is rounded or below
+/// [`FINE_BYTE`].
+pub(crate) fn by_starts(
+    weights: &Weights,
+    f: FlowId,
+    ahead: u64,
+    extra: u64,
+) -> Option<ServiceLimits> {
+    let is_fine = weights.of_bytes(f, 1) >= FINE_BYTE;
+    (is_fine && is_exact(weights.byte, weights.of(f))).then(|| {
+        ServiceLimits::Proportion(ProportionalLimits {
+            weight: weights.of(f).into(),
+            ahead,
+            extra,
+            packet: weights.largest.into(),
+            fluid: false,
+            // The part of the packet on the wire that counts in virtual time is rounded too.
+            late: ROUNDING + ROUNDING,
+        })
+    })
+}
+
+/// Returns true if `byte`, the virtual time of a byte at weight 1, is a multiple of the weight.
+fn is_exact(byte: u128, weight: u32) -> bool {
+    byte.is_multiple_of(weight.into())
 }
