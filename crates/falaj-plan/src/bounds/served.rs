@@ -142,8 +142,10 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     }
     if any_later(setup) {
         // After a drop within the queue, a shorter packet may take the place of a packet with a
-        // later deadline. The deadlines of other flows did not account for that.
+        // later deadline or finishing time. The deadlines of other flows, and the limits on their
+        // shares, did not account for that.
         finely.deadlines.fill(None);
+        finely.shares.clear();
     }
     Ok(Served { guarantees, ..finely })
 }

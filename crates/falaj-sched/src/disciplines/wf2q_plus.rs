@@ -26,7 +26,6 @@ use crate::mechanisms::eligible_set::Starts;
 use crate::mechanisms::flow_tag::{Place, Share, ahead};
 use crate::mechanisms::proportion::by_starts;
 use crate::mechanisms::virtual_time::{Keeps, NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
-use crate::queues::aqm::any_later;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
@@ -76,8 +75,6 @@ pub struct Wf2qPlus {
     end: Time,
     weights: Weights,
     full_queues: Vec<u64>,
-    /// True if a queue drops packets that it has accepted.
-    drops_later: bool,
 }
 
 impl Wf2qPlus {
@@ -96,7 +93,6 @@ impl Wf2qPlus {
             end: Time::ZERO,
             weights,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
-            drops_later: any_later(setup),
         })
     }
 
@@ -329,13 +325,9 @@ impl Guarantees for Wf2qPlus {
     ///
     /// Virtual times are rounded to half a unit when a flow becomes backlogged or silent. Two bytes
     /// are for that, and one is for [`NEAR`].
-    ///
-    /// There are no limits if a queue drops packets that it has accepted. A shorter head may take
-    /// the place of a dropped one, when packets that finish after it have been sent.
     fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
         let largest = u64::from(self.weights.largest);
-        let limits = by_starts(&self.weights, f, largest, 2 * largest + 3);
-        limits.filter(|_| !self.drops_later)
+        by_starts(&self.weights, f, largest, 2 * largest + 3)
     }
 
     fn settling(&self) -> Settling {
