@@ -47,7 +47,7 @@ pub fn no_changes(scenario: &Scenario) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "this scenario has [[change]], which is for `sim`, `plan`, `run` between two ends, `bridge`, `attach`, `traffic` and `compare`: leave it out here"
+        "this scenario has scheduled changes ([[change]], or a --trace with delays or losses), which are for `sim`, `plan`, `run` between two ends, `bridge`, `attach`, `traffic` and `compare`: leave them out here"
     )
 }
 

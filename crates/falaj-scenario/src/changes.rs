@@ -7,13 +7,14 @@
 use crate::diagnostics::{Diagnostics, Problem, Severity};
 use crate::edit::{Edit, Set, parse_set_or_unset, without_changes};
 use crate::keys;
+use crate::link::Traces;
 use crate::model::{Scenario, Source, Towards};
-use crate::parse::parse;
+use crate::parse::parse_with;
 use crate::read::{Datum, Got, fields, get};
 use crate::schedule::{Schedule, ScheduledChange};
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::time::Span;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use toml::Spanned;
@@ -40,6 +41,8 @@ struct Placed {
 pub(crate) struct Original<'a> {
     pub(crate) text: &'a str,
     pub(crate) file_name: &'a str,
+    /// The traces that were read for the scenario.
+    pub(crate) traces: &'a Traces,
     /// The scenario without its changes.
     pub(crate) scenario: Scenario,
 }
@@ -189,7 +192,9 @@ impl<'a> Planner<'a> {
     }
 
     fn schedule(mut self) -> Option<Schedule> {
-        let mut next: Vec<Option<Span>> = self.entries.iter().map(|entry| Some(entry.at)).collect();
+        // For each entry the instant at which it is due next, in the order of these instants.
+        let mut next: BTreeSet<(Span, usize)> =
+            self.entries.iter().enumerate().map(|(n, entry)| (entry.at, n)).collect();
         // After this time, only changes without an end remain, each with its own period.
         let settled = self.entries.iter().map(|e| e.until.unwrap_or(e.at)).max()?;
         let endless = self.entries.iter().filter(|entry| entry.until.is_none());
@@ -200,7 +205,7 @@ impl<'a> Planner<'a> {
         // The number of changes and the index of the scenario at the beginning of the present
         // cycle.
         let mut began: Option<(usize, usize)> = None;
-        while let Some(at) = next.iter().flatten().min().copied() {
+        while let Some(&(at, _)) = next.first() {
             if let Some(period) = period.filter(|_| u128::from(at.0) > boundary) {
                 if let Some((from, _)) = began.filter(|(_, scenario)| *scenario == now) {
                     cycle = u64::try_from(period).ok().map(|period| (from, Span(period)));
@@ -209,7 +214,8 @@ impl<'a> Planner<'a> {
                 began = Some((changes.len(), now));
                 boundary += period;
             }
-            let due: Vec<usize> = (0..next.len()).filter(|&n| next[n] == Some(at)).collect();
+            let due: Vec<usize> =
+                next.iter().take_while(|(other, _)| *other == at).map(|&(_, n)| n).collect();
             if changes.len() == keys::CHANGES_MAX {
                 self.too_many(&due);
                 return None;
@@ -217,7 +223,9 @@ impl<'a> Planner<'a> {
             for &n in &due {
                 let ChangeEntry { every, until, .. } = self.entries[n];
                 let again = every.and_then(|every| Some(Span(at.0.checked_add(every.0)?)));
-                next[n] = again.filter(|again| until.is_none_or(|until| *again <= until));
+                next.remove(&(at, n));
+                let again = again.filter(|again| until.is_none_or(|until| *again <= until));
+                next.extend(again.map(|again| (again, n)));
             }
             let (sets, scenario) = self.step(now, due, at);
             now = scenario;
@@ -268,7 +276,7 @@ impl<'a> Planner<'a> {
             let (Some(first), Some(last)) = ends else { return 0..0 };
             first.place.start..last.place.end.max(first.place.end)
         };
-        let (scenario, notes) = match parse(&text, self.original.file_name) {
+        let (scenario, notes) = match self.parse(&text) {
             Ok(read) => read,
             Err(errors) => {
                 let errors = errors.problems().iter().filter(|p| p.severity == Severity::Error);
@@ -291,6 +299,10 @@ impl<'a> Planner<'a> {
         Ok(self.scenarios.len() - 1)
     }
 
+    fn parse(&self, text: &str) -> Result<(Scenario, Diagnostics), Diagnostics> {
+        parse_with(text, self.original.file_name, self.original.traces)
+    }
+
     /// The place of the setting that causes this error: without the setting, the scenario does not
     /// have the error.
     fn cause(&self, now: usize, sets: &[&Placed], title: &str) -> Option<Range<usize>> {
@@ -299,7 +311,7 @@ impl<'a> Planner<'a> {
             let others: Vec<&Placed> =
                 sets.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, set)| *set).collect();
             let text = edited(text, &others).ok()?;
-            parse(&text, self.original.file_name).err()
+            self.parse(&text).err()
         };
         let has = |errors: Diagnostics| errors.problems().iter().any(|p| p.title == title);
         let cause = (0..sets.len()).find(|&n| !without(n).is_some_and(has))?;

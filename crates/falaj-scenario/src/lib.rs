@@ -84,6 +84,7 @@ mod traffic;
 pub mod units;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
+pub use files::link_trace::LinkTrace;
 pub use files::named::files_named;
 pub use files::place::{bytes_from, bytes_of, text_of};
 pub use format::{RULES, WIDTH, format};

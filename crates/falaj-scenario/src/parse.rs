@@ -5,7 +5,7 @@ use crate::changes::{self, Original};
 use crate::diagnostics::{Diagnostics, Problem, Severity};
 use crate::hosts;
 use crate::keys;
-use crate::link::{self, Known};
+use crate::link::{self, Known, Traces};
 use crate::lints;
 use crate::model::{Run, RunTime, Scenario};
 use crate::read::{self, Datum, Fields, Got, fields, get};
@@ -25,12 +25,21 @@ use toml::de::{DeTable, DeValue};
 /// # Errors
 /// All errors and warnings of the file. The function never panics.
 pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Diagnostics> {
+    parse_with(text, file_name, &Traces::default())
+}
+
+/// Reads a scenario, whose files may be among those in `traces`.
+pub(crate) fn parse_with(
+    text: &str,
+    file_name: &str,
+    traces: &Traces,
+) -> Result<(Scenario, Diagnostics), Diagnostics> {
     let (root, errors) = DeTable::parse_recoverable(text);
     let syntax = syntax::judge(text, root.get_ref(), &errors);
     let mut problems = Vec::new();
     // If a bracket is missing, tables may be at wrong places, and their errors would be misleading.
     let scenario = if syntax.sound {
-        scenario(root.get_ref(), (text, file_name), &mut problems)
+        scenario(root.get_ref(), (text, file_name), traces, &mut problems)
     } else {
         None
     };
@@ -52,10 +61,11 @@ pub(crate) fn beside(file_name: &str) -> &Path {
 fn scenario<'a>(
     root: &'a DeTable<'a>,
     (text, file_name): (&str, &str),
+    traces: &Traces,
     problems: &mut Vec<Problem>,
 ) -> Option<Scenario> {
     let file = fields(root, 0..0, "a scenario", keys::FILE, &[], problems);
-    let scenario = without_changes(root, &file, beside(file_name), problems);
+    let scenario = without_changes(root, &file, (beside(file_name), traces), problems);
     let all = match file.field("change").map(|field| field.datum.as_ref()) {
         None if !file.means("change") => return scenario,
         Some(Some(Datum::Tables(all))) => all,
@@ -63,14 +73,14 @@ fn scenario<'a>(
     };
     let sound = problems.iter().all(|problem| problem.severity == Severity::Warning);
     let original =
-        scenario.filter(|_| sound).map(|scenario| Original { text, file_name, scenario });
+        scenario.filter(|_| sound).map(|scenario| Original { text, file_name, traces, scenario });
     changes::read(all, text, original, problems)
 }
 
 fn without_changes<'a>(
     root: &'a DeTable<'a>,
     file: &Fields<'a>,
-    beside: &Path,
+    (beside, traces): (&Path, &Traces),
     problems: &mut Vec<Problem>,
 ) -> Option<Scenario> {
     let run = run(file, problems);
@@ -84,7 +94,10 @@ fn without_changes<'a>(
         problems,
         |name, table, at, problems| match slips.iter().find(|slip| slip.name == name) {
             Some(slip) => problems.push(slip.problem(at)),
-            None => links.push(link::link(name, table, at, &slips, beside, problems)),
+            None => {
+                let files = (beside, traces);
+                links.push(link::link(name, table, at, &slips, files, problems));
+            }
         },
     );
     if links.is_empty() && !file.field("link").map_or(file.means("link"), |f| f.datum.is_none()) {

@@ -1,15 +1,16 @@
-//! Reads traces of a link's rate: lines of time and rate, or traces of mahimahi.
+//! Reads traces of a link: CSV files of its rate, delay and loss over time, or traces of mahimahi.
 
 use crate::files::place::{At, lines};
-use crate::suggest::quoted;
-use crate::units::{parse_rate, parse_span};
+use crate::suggest::{self, every, quoted};
+use crate::units::{Unreadable, parse_probability, parse_rate, parse_span};
+use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// Description of the two formats, for help texts.
+/// Description of the formats that the key `trace` reads, for help texts.
 pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: no packet passes), or lines of whole milliseconds, as in mahimahi; `#` begins a comment";
 
-/// The contents of a trace file.
+/// The rates in a trace file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trace {
     /// Rates, each with the instant at which it begins.
@@ -18,58 +19,231 @@ pub(crate) enum Trace {
     Packets { at: Vec<Time>, period: Span },
 }
 
-/// Recognizes the format by the first line.
-pub(crate) fn parse(text: &str) -> Result<Trace, At> {
-    match lines(text).next() {
-        None => Err(At::START.says("the trace is empty")),
-        Some((_, line)) if line.contains(',') => steps(text).map(Trace::Steps),
-        Some(_) => packets(text),
+/// The columns of a trace that have values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TraceColumn {
+    Time,
+    Rate,
+    Delay,
+    Loss,
+}
+
+impl TraceColumn {
+    pub(crate) const ALL: [TraceColumn; 4] =
+        [TraceColumn::Time, TraceColumn::Rate, TraceColumn::Delay, TraceColumn::Loss];
+
+    /// The name in the header of the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TraceColumn::Time => "time",
+            TraceColumn::Rate => "rate",
+            TraceColumn::Delay => "delay",
+            TraceColumn::Loss => "loss",
+        }
     }
 }
 
-fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
-    let mut steps: Vec<(Time, Rate)> = Vec::new();
-    let mut units = [String::new(), String::new()];
-    for (n, (at, line)) in lines(text).enumerate() {
-        let (time, rate) = line
-            .split_once(',')
-            .ok_or_else(|| at.says(format!("{} has no comma", quoted(line))))?;
-        let behind = at.later(
-            time.chars().count() + 1 + rate.chars().take_while(|c| c.is_whitespace()).count(),
-        );
-        let (time, rate) = (time.trim(), rate.trim());
-        if n == 0 && time.starts_with("time") && rate.starts_with("rate") {
-            // A header line may have the units: `time_s,rate_mbit`.
-            units = [time, rate].map(|word| {
-                word.split_once('_').map_or(String::new(), |(_, unit)| unit.to_owned())
-            });
-            continue;
-        }
-        // If the header has the unit, an error means a wrong number, or a unit that is given twice.
-        let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
-            let what =
-                format!("{} is not a number of `{unit}`, the unit in the first line", quoted(word));
-            at.says(if unit.is_empty() { error.to_string() } else { what })
-        };
-        let time =
-            parse_span(&format!("{time}{}", units[0])).map_err(|e| bad(&at, time, &units[0], e))?;
-        let rate = match format!("{rate}{}", units[1]) {
-            zero if is_zero(&zero) => Rate(0),
-            text => parse_rate(&text).map_err(|e| bad(&behind, rate, &units[1], e))?,
-        };
-        if rate.is_unlimited() {
-            return Err(behind.says("a trace cannot have the rate `unlimited`"));
-        }
-        if steps.last().is_some_and(|last| last.0.0 >= time.0) {
-            return Err(at.says(format!("{time} is not after the line before")));
-        }
-        steps.push((Time(time.0), rate));
+/// A line of a CSV trace. Columns that the file does not have are `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TraceLine {
+    pub(crate) time: Time,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) delay: Option<Span>,
+    /// The probability and its text.
+    pub(crate) loss: Option<(Probability, String)>,
+}
+
+/// Returns true if the file is a CSV, and false if it is a trace of mahimahi, as its first line
+/// shows.
+pub(crate) fn is_csv(text: &str) -> Result<bool, At> {
+    match lines(without_mark(text)).next() {
+        None => Err(At::START.says("the trace is empty")),
+        Some((_, line)) => Ok(line.contains(',')),
     }
+}
+
+/// Reads the rates of a trace. A column of delays or losses is an error.
+pub(crate) fn parse(text: &str) -> Result<Trace, At> {
+    read(text, false)
+}
+
+/// Reads the rates of a trace, and skips columns of delays and losses.
+pub(crate) fn rates_alone(text: &str) -> Result<Trace, At> {
+    read(text, true)
+}
+
+fn read(text: &str, others: bool) -> Result<Trace, At> {
+    if !is_csv(text)? {
+        return packets(without_mark(text));
+    }
+    let mut steps: Vec<(Time, Rate)> = Vec::new();
+    let is_fit = |at: &At, column: TraceColumn| match column {
+        TraceColumn::Delay | TraceColumn::Loss if !others => Err(at.says(format!(
+            "a link's `trace` reads `time` and `rate`, and the file also has {}",
+            quoted(column.name())
+        ))),
+        _ => Ok(()),
+    };
+    rows(text, is_fit, |_, row| {
+        steps.extend(row.rate.map(|rate| (row.time, rate)));
+        Ok(())
+    })?;
     if steps.is_empty() {
         Err(At::START.says("the trace has no line of `time,rate`"))
     } else {
-        Ok(steps)
+        Ok(Trace::Steps(steps))
     }
+}
+
+/// The text without the byte order mark with which some programs begin a CSV.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Calls `each` with the place and the contents of each line of a CSV trace. The first line may
+/// name the columns, which `is_fit` may refuse; otherwise the columns are `time,rate`.
+pub(crate) fn rows(
+    text: &str,
+    is_fit: impl Fn(&At, TraceColumn) -> Result<(), At>,
+    mut each: impl FnMut(&At, TraceLine) -> Result<(), At>,
+) -> Result<(), At> {
+    let mut columns = vec![(TraceColumn::Time, String::new()), (TraceColumn::Rate, String::new())];
+    let (mut has_header, mut last) = (false, None);
+    for (n, (at, line)) in lines(without_mark(text)).enumerate() {
+        if n == 0 && line.starts_with(|c: char| c.is_alphabetic()) {
+            (columns, has_header) = (header(&at, line, &is_fit)?, true);
+            continue;
+        }
+        let values = 1 + line.matches(',').count();
+        if values != columns.len() {
+            return Err(at.says(match values {
+                1 => format!("{} has no comma", quoted(line)),
+                _ if has_header => {
+                    format!("the line has {values} values, and the first line {}", columns.len())
+                }
+                _ => format!(
+                    "the line has {values} values instead of `time,rate`; a first line may name \
+                     other columns, as in `time,rate,delay,loss`"
+                ),
+            }));
+        }
+        let mut row = TraceLine::default();
+        for ((at, word), (column, unit)) in cells(&at, line).zip(&columns) {
+            match column {
+                TraceColumn::Time => {
+                    // With a header, a time without a unit is in seconds.
+                    let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+                    let seconds = has_header && plain && unit.is_empty() && !word.is_empty();
+                    let unit = if seconds { "s" } else { unit };
+                    row.time = Time(value(&at, word, unit, parse_span)?.0);
+                }
+                TraceColumn::Rate => row.rate = Some(value(&at, word, unit, rate)?),
+                TraceColumn::Delay => row.delay = Some(value(&at, word, unit, parse_span)?),
+                TraceColumn::Loss => {
+                    let probability = value(&at, word, unit, parse_probability)?;
+                    row.loss = Some((probability, format!("{word}{unit}")));
+                }
+            }
+            if row.rate.is_some_and(Rate::is_unlimited) {
+                return Err(at.says("a trace cannot have the rate `unlimited`"));
+            }
+        }
+        if last.is_some_and(|last| last >= row.time) {
+            return Err(at.says(format!("{} is not after the line before", Span(row.time.0))));
+        }
+        last = Some(row.time);
+        each(&at, row)?;
+    }
+    Ok(())
+}
+
+/// The values of a line, each with its place.
+fn cells<'t>(at: &At, line: &'t str) -> impl Iterator<Item = (At, &'t str)> {
+    let (at, mut column) = (at.clone(), 0);
+    line.split(',').map(move |cell| {
+        let blanks = cell.chars().take_while(|c| c.is_whitespace()).count();
+        let place = at.later(column + blanks);
+        column += cell.chars().count() + 1;
+        (place, cell.trim())
+    })
+}
+
+/// Reads a line that names columns, with their units: `time_s,rate_mbit`, `time, rate (mbit)`.
+fn header(
+    at: &At,
+    line: &str,
+    is_fit: impl Fn(&At, TraceColumn) -> Result<(), At>,
+) -> Result<Vec<(TraceColumn, String)>, At> {
+    let mut columns: Vec<(TraceColumn, String)> = Vec::new();
+    for (at, cell) in cells(at, line) {
+        let end = cell.find(|c: char| !c.is_alphabetic()).unwrap_or(cell.len());
+        let (name, unit) = cell.split_at(end);
+        let Some(column) =
+            TraceColumn::ALL.into_iter().find(|c| c.name().eq_ignore_ascii_case(name))
+        else {
+            let names = TraceColumn::ALL.map(TraceColumn::name);
+            let near = suggest::nearest(name, names)
+                .map_or(String::new(), |near| format!("; did you mean {}?", quoted(near)));
+            return Err(at.says(format!(
+                "{} is not a column of a trace{near}; columns: {}, each with or without a unit, as \
+                 in `rate (mbit)`",
+                quoted(cell),
+                every(names)
+            )));
+        };
+        is_fit(&at, column)?;
+        if columns.iter().any(|(other, _)| *other == column) {
+            return Err(at.says(format!("the column {} is there twice", quoted(column.name()))));
+        }
+        let unit = unit.trim_matches(|c: char| c.is_whitespace() || "_()[]".contains(c));
+        let unit = match (column, unit) {
+            (TraceColumn::Loss, "percent" | "pct") => "%",
+            (_, unit) => unit,
+        };
+        let one = format!("1{unit}");
+        let checked = match column {
+            _ if unit.is_empty() => Ok(()),
+            TraceColumn::Time | TraceColumn::Delay => parse_span(&one).map(drop),
+            TraceColumn::Rate => parse_rate(&one).map(drop),
+            TraceColumn::Loss => parse_probability(&one).map(drop),
+        };
+        checked.map_err(|error| {
+            let help = Some(error.help).filter(|help| !help.contains("`1"));
+            let help = help.map_or(String::new(), |help| format!("; {help}"));
+            at.says(format!("{} is not a unit of {}{help}", quoted(unit), quoted(column.name())))
+        })?;
+        columns.push((column, unit.to_owned()));
+    }
+    let has = |column| columns.iter().any(|(other, _)| *other == column);
+    if !has(TraceColumn::Time) {
+        return Err(at.says("the first line has no column `time`"));
+    }
+    if columns.len() == 1 {
+        return Err(at.says("the first line has no column besides `time`"));
+    }
+    Ok(columns)
+}
+
+/// Reads a value, whose unit the header may have. Then an error is a wrong number, or a unit that
+/// is given twice.
+fn value<T>(
+    at: &At,
+    word: &str,
+    unit: &str,
+    parse: impl Fn(&str) -> Result<T, Unreadable>,
+) -> Result<T, At> {
+    parse(&format!("{word}{unit}")).map_err(|error| {
+        at.says(if unit.is_empty() {
+            error.to_string()
+        } else {
+            format!("{} is not a number of `{unit}`, the unit in the first line", quoted(word))
+        })
+    })
+}
+
+/// Reads a rate, which may be zero.
+fn rate(text: &str) -> Result<Rate, Unreadable> {
+    if is_zero(text) { Ok(Rate(0)) } else { parse_rate(text) }
 }
 
 /// Returns true for zero in any unit.
@@ -147,6 +321,89 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn columns_by_name() {
+        let read = |text: &str| {
+            let mut all = Vec::new();
+            rows(
+                text,
+                |_, _| Ok(()),
+                |_, row| {
+                    all.push(row);
+                    Ok(())
+                },
+            )
+            .map(|()| all)
+        };
+        let row = |ms: u64, kbit: u64, us: u64, percent: u64, loss: &str| TraceLine {
+            time: Time(ms * 1_000_000),
+            rate: Some(Rate(kbit * 1000)),
+            delay: Some(Span::from_micros(us)),
+            loss: Some((Probability::of(percent, 100), loss.to_owned())),
+        };
+        let two = [row(0, 10_000, 30_000, 0, "0%"), row(1500, 0, 5500, 2, "2%")];
+        for text in [
+            "time,rate,delay,loss\n0,10mbit,30ms,0%\n1.5,0mbit,5.5ms,2%",
+            "time,rate,delay,loss\n0s,10mbit,30ms,0%\n1500ms,0mbit,5500us,2%",
+            "time_s,rate_mbit,delay_ms,loss_percent\n0,10,30,0\n1.5,0,5.5,2\n",
+            "\u{feff}Time (s), Rate (Mbit/s), Delay (ms), Loss (%)\r\n0, 10, 30, 0\r\n1.5, 0, 5.5, 2\r\n",
+            "# a train\ntime [ms],rate[kbps],delay us,loss %\n0,10000,30000,0\n\n1500,0,5500,2 # end",
+        ] {
+            assert_eq!(read(text).unwrap(), two, "{text}");
+        }
+        let shuffled = read("loss (%),time,delay (ms)\n2,1,3").unwrap();
+        let expected = TraceLine { rate: None, ..row(1000, 0, 3000, 2, "2%") };
+        assert_eq!(shuffled, [expected]);
+        for (text, what) in [
+            (
+                "time,rate,dealy\n",
+                "1:11: `dealy` is not a column of a trace; did you mean `delay`?; columns: \
+                 `time`, `rate`, `delay`, `loss`, each with or without a unit, as in `rate (mbit)`",
+            ),
+            ("time,rate,rate_mbit\n", "1:11: the column `rate` is there twice"),
+            ("rate,delay\n", "1:1: the first line has no column `time`"),
+            (
+                "time,rate (mbitz)",
+                "1:6: `mbitz` is not a unit of `rate`; units of rate: bit, kbit, mbit, gbit, tbit; \
+                 B/s, kB/s, MB/s, GB/s",
+            ),
+            ("time,delay (m)", "1:6: `m` is not a unit of `delay`"),
+            ("time,delay\n1,2ms,3%", "2:1: the line has 3 values, and the first line 2"),
+            (
+                "1s,2mbit,3%",
+                "1:1: the line has 3 values instead of `time,rate`; a first line may name other \
+                 columns, as in `time,rate,delay,loss`",
+            ),
+            (
+                "time,delay_ms\n1,2\n 2, x",
+                "3:5: `x` is not a number of `ms`, the unit in the first line",
+            ),
+            (
+                "time,loss\n1,2",
+                "2:3: `2` could be a fraction or a percentage; write `2%` for 2 percent",
+            ),
+            ("delay_ms,time\n2,2\n3,1.5", "3:1: 1.5s is not after the line before"),
+            ("time,loss_%\n1,101", "2:3: `101` is not a number of `%`, the unit in the first line"),
+        ] {
+            assert_eq!(read(text).unwrap_err().in_file("a"), format!("a:{what}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_key_reads_rates_alone_if_asked() {
+        let text = "time,delay_ms,rate_mbit\n0,5,10\n1,6,20\n";
+        let steps = vec![(Time(0), Rate(10_000_000)), (Time(1_000_000_000), Rate(20_000_000))];
+        assert_eq!(rates_alone(text).unwrap(), Trace::Steps(steps));
+        assert_eq!(
+            parse(text).unwrap_err().in_file("a"),
+            "a:1:6: a link's `trace` reads `time` and `rate`, and the file also has `delay`"
+        );
+        assert_eq!(
+            rates_alone("time,loss\n1,2%").unwrap_err().in_file("a"),
+            "a:1:1: the trace has no line of `time,rate`"
+        );
     }
 
     #[test]

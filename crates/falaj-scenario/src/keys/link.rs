@@ -33,7 +33,15 @@ pub const TRACE: &[Key] = &[
         Holds::File("up.csv"),
         Required,
         "file of lines `time,rate`, such as `1.5s,10mbit`, where the first rate holds from the \
-         start; or a mahimahi trace, a line for each packet with its time in milliseconds",
+         start; the first line may name the columns and their units, such as `time_s,rate_mbit`; \
+         or a mahimahi trace, a line for each packet with its time in milliseconds",
+    ),
+    key(
+        "columns",
+        Holds::Value(Kind::Choice(&["rate"])),
+        Otherwise("a file with columns of delay or loss is an error"),
+        "`rate` reads only the rates of a file that also has delays or losses, which `[[change]]` \
+         can set",
     ),
     key(
         "repeat",

@@ -3,11 +3,14 @@
 use crate::diagnostics::Problem;
 use crate::files::trace::{self, Trace};
 use crate::keys;
-use crate::read::{BriefTable, Datum, Fields, Got, get, read_file};
+use crate::read::{BriefTable, Datum, Field, Fields, Got, get, read_file};
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,13 +20,22 @@ const OWN: [&str; 2] = ["rate", "trace"];
 /// Size in bytes of an IP packet of a mahimahi trace.
 const PACKET: u32 = 1500;
 
+/// The traces that were read for a scenario. After each of its scheduled changes the scenario is
+/// read again, with these traces.
+#[derive(Default)]
+pub(crate) struct Traces(RefCell<BTreeMap<TraceKey, (Rate, Capacity)>>);
+
+/// The inputs of a trace: the name of the file, whether only its rates are read, the time of
+/// repetition, and the bytes of a packet of mahimahi.
+type TraceKey = (String, bool, Option<Span>, u32);
+
 /// Returns the rate (for a trace, its mean) and the capacity; `None` after an error, which was
 /// reported.
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
     layer: Option<CountedLayer>,
     bw: Option<Rate>,
-    beside: &Path,
+    (beside, traces): (&Path, &Traces),
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
     let first = tables.iter().position(|t| OWN.iter().any(|key| t.means(key))).unwrap_or(0);
@@ -53,7 +65,18 @@ pub(crate) fn capacity(
             );
             return None;
         }
-        return traced(&given, layer?, beside, problems);
+        let field = given.fields.field("file")?;
+        let Some(Datum::Name(name)) = field.datum else { return None };
+        let packet = layer?.from_ip(PACKET).max(1);
+        let alone = given.values.choice("columns").is_some();
+        let key = (name.to_owned(), alone, given.values.span("repeat"), packet);
+        let known = traces.0.borrow().get(&key).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let read = traced(&given, (field, &key), beside, problems)?;
+        traces.0.borrow_mut().insert(key, read.clone());
+        return Some(read);
     }
     // The rate of a profile counts only if there is neither `rate` nor `trace`.
     let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
@@ -94,14 +117,13 @@ fn value(
 
 fn traced(
     given: &BriefTable<'_>,
-    layer: CountedLayer,
+    (field, (name, alone, repeat, packet)): (&Field<'_>, &TraceKey),
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
-    let field = given.fields.field("file")?;
-    let Some(Datum::Name(name)) = field.datum else { return None };
-    let trace = read_file(beside, name, field, trace::parse, trace::FORM, problems).ok()?;
-    let repeat = given.values.span("repeat");
+    let parse = if *alone { trace::rates_alone } else { trace::parse };
+    let trace = read_file(beside, name, field, parse, trace::FORM, problems).ok()?;
+    let repeat = *repeat;
     let mut refuse = |key: &str, what: String, help: &str| {
         problems.push(
             Problem::error(given.at(key), format!("{}: {what}", given.fields.what))
@@ -115,7 +137,7 @@ fn traced(
             if let Some(repeat) = repeat.filter(|repeat| last.0 >= repeat.0) {
                 let what = format!(
                     "it starts again after {repeat}, before its last line at {}",
-                    falaj_sched::units::time::Span(last.0)
+                    Span(last.0)
                 );
                 return refuse("repeat", what, "write a longer time");
             }
@@ -139,7 +161,7 @@ fn traced(
                     "leave out `repeat`",
                 );
             }
-            let all = Opportunities::new(at, period, layer.from_ip(PACKET).max(1))?;
+            let all = Opportunities::new(at, period, *packet)?;
             Some((all.mean(), Capacity::Opportunities(Arc::new(all))))
         }
     }

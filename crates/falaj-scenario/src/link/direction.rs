@@ -8,6 +8,7 @@ use crate::adapters;
 use crate::diagnostics::Problem;
 use crate::impairments;
 use crate::keys::{self, Key};
+use crate::link::capacity::Traces;
 use crate::link::flows::{FlowRead, FlowTable, Place, all, read_flows, unmatched};
 use crate::link::queue::default_queue;
 use crate::link::refusal::{refusal, taken_all_the_same};
@@ -46,6 +47,8 @@ pub(super) struct Source<'s, 'a> {
     pub(super) parted: bool,
     /// The scenario's directory; names of files are relative to it.
     pub(super) beside: &'s Path,
+    /// The traces that were read before.
+    pub(super) traces: &'s Traces,
 }
 
 /// The rates that a discipline guarantees to its flows. They are kept, because the other direction
@@ -189,9 +192,9 @@ const READERS: &[Reader] = &[
         keys: &["rate", "trace", "burst"],
         read: |source, draft, problems| {
             let layer = draft.is_known("layer").then_some(draft.layer);
-            let (tables, beside) = (source.tables, source.beside);
+            let (tables, files) = (source.tables, (source.beside, source.traces));
             (draft.pipe.setup.rate, draft.pipe.capacity) =
-                capacity::capacity(tables, layer, draft.bandwidth, beside, problems)?;
+                capacity::capacity(tables, layer, draft.bandwidth, files, problems)?;
             Some(())
         },
     },

@@ -18,6 +18,7 @@ use crate::model::{Link, Towards};
 use crate::presets;
 use crate::read::{Datum, Field, Fields, fields};
 use crate::suggest::{self, quoted};
+pub(crate) use capacity::Traces;
 use direction::Source;
 use falaj_sched::contract::params::Value;
 use falaj_sched::registry;
@@ -86,13 +87,14 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
 
 /// Reads `[link.NAME]`. If another header probably misspells this link's name (`slips`), some of
 /// this link's tables are probably under that header. Then missing keys are not reported, and the
-/// names of its flows are unknown. Files are named relative to `beside`, the scenario's directory.
+/// names of its flows are unknown. Files are named relative to `beside`, the scenario's directory;
+/// `traces` are those that were read before.
 pub(crate) fn link<'a>(
     name: &str,
     table: &'a DeTable<'a>,
     at: Range<usize>,
     slips: &[Slip<'_>],
-    beside: &Path,
+    (beside, traces): (&Path, &Traces),
     problems: &mut Vec<Problem>,
 ) -> Known {
     let parted = slips.iter().any(|slip| slip.meant == name);
@@ -154,6 +156,7 @@ pub(crate) fn link<'a>(
             elsewhere: &elsewhere,
             parted,
             beside,
+            traces,
         };
         source.direction(&mut before, problems)
     });

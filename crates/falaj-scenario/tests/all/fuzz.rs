@@ -57,6 +57,11 @@ fn trace(text: &str) {
     named(text, "csv", "trace = \"FILE\"");
 }
 
+/// Reads the text as a trace of a link, and the scenario that is made of it.
+fn link_trace(text: &str) {
+    crate::link_traces::read_or_refused(text.as_bytes(), None);
+}
+
 fn mahimahi(text: &str) {
     named(text, "trace", "trace = \"FILE\"");
 }
@@ -79,7 +84,7 @@ fn packet(text: &str) {
 }
 
 /// The targets: every parser of the crate.
-pub(crate) const TARGETS: [Target; 7] = [
+pub(crate) const TARGETS: [Target; 8] = [
     (
         "scenario",
         scenario,
@@ -94,6 +99,11 @@ pub(crate) const TARGETS: [Target; 7] = [
         "trace",
         trace,
         "0s,1mbit|1s,2mbit|500ms,0bit|\n|#|,|1s|1mbit|time,rate|-1s,1mbit|9999999999s,1tbit",
+    ),
+    (
+        "link-trace",
+        link_trace,
+        "time|rate|delay|loss|_s|_ms| (mbit)|,|,|\n|\n|0|1|2s|3|10mbit|5ms|1%|#|-1|\u{feff}|\"|unlimited",
     ),
     ("mahimahi", mahimahi, "0|1|2|5|5|10|1000|\n|#|-1|99999999999999999999|x"),
     ("distribution", distribution, "0|1|-8192|8192|32767|-32768|40000|\n|#|x|1.5| "),

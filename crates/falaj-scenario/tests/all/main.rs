@@ -9,6 +9,7 @@ mod files;
 mod format;
 mod fuzz;
 mod hosts;
+mod link_traces;
 mod masks;
 mod messages;
 mod robust;

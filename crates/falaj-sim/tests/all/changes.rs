@@ -247,3 +247,55 @@ fn a_run_with_changes_has_no_steady_state() {
     assert_eq!(counted(105), (97, 98, ms(16)));
     assert_eq!(counted(110), (95, 95, ms(16)));
 }
+
+/// A trace of rate, delay and loss: packets of 1000 B every 2 ms. The rate halves in the middle of
+/// a packet and is zero for a time; the delay grows by 20 ms, and in the end all packets are lost.
+#[test]
+fn a_trace_sets_rate_delay_and_loss_of_each_phase() {
+    let path = std::env::temp_dir().join(format!("falaj-phases-{}.csv", std::process::id()));
+    let lines = "time (ms),rate (mbit),delay (ms),loss (%)\n\
+                 0,8,10,0\n100.5,4,10,0\n200,8,30,0\n300,0,30,0\n310,80,30,0\n400,80,30,100\n";
+    std::fs::write(&path, lines).unwrap();
+    let trace = falaj_scenario::LinkTrace::read(&path, None).unwrap();
+    let (keys, changes) = (trace.keys(), trace.changes("link.a.up"));
+    let text = format!(
+        "[link.a]\nrate = \"1mbit\"\n[link.a.up]\n{keys}\
+         [run]\nduration = \"500ms\"\n\
+         [traffic.t]\nmodel = \"cbr\"\nrate = \"4mbit\"\nsize = \"1000B\"\n{changes}"
+    );
+    let scenario = read(&text);
+    std::fs::remove_file(&path).unwrap();
+    let experiment = experiment(&scenario, scenario.run.duration);
+    let all = packets(&experiment);
+    let sent: Vec<[u64; 4]> = all
+        .iter()
+        .filter_map(|(.., arrival, times)| {
+            times.map(|[start, end, due]| [*arrival, start, end, due])
+        })
+        .collect();
+    let (at, half) = (|ms: u64| ms * MS, MS / 2);
+    // 8 Mbit/s, and 10 ms.
+    for (n, packet) in sent.iter().take(50).enumerate() {
+        let at = 2 * n as u64 * MS;
+        assert_eq!(*packet, [at, at, at + MS, at + 11 * MS], "{n}");
+    }
+    // Half of this packet is sent at 4 Mbit/s.
+    assert_eq!(sent[50], [at(100), at(100), at(101) + half, at(111) + half]);
+    for (n, packet) in sent.iter().enumerate().take(100).skip(51) {
+        let at = 2 * n as u64 * MS;
+        assert_eq!(*packet, [at, at, at + 2 * MS, at + 12 * MS], "{n}");
+    }
+    // 8 Mbit/s, and 30 ms.
+    for (n, packet) in sent.iter().enumerate().take(150).skip(100) {
+        let at = 2 * n as u64 * MS;
+        assert_eq!(*packet, [at, at, at + MS, at + 31 * MS], "{n}");
+    }
+    // The rate is zero until 310 ms. Then a packet takes 100 us.
+    for (n, packet) in sent.iter().enumerate().take(155).skip(150) {
+        let (at, end) = (2 * n as u64 * MS, at(310) + (n as u64 - 149) * MS / 10);
+        assert_eq!((packet[0], packet[2], packet[3]), (at, end, end + 30 * MS), "{n}");
+    }
+    assert_eq!(sent[160], [at(320), at(320), at(320) + MS / 10, at(350) + MS / 10]);
+    assert_eq!(sent.last().unwrap()[0], at(398));
+    assert_eq!((sent.len(), all.len()), (200, 250));
+}

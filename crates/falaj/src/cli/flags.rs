@@ -1,16 +1,17 @@
 //! A link configured by flags. A flag applies to both directions; with the prefix `up-` or `down-`
 //! it applies to one direction.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::builder::PossibleValuesParser;
 use falaj_scenario::units::Unreadable;
 use falaj_scenario::{
-    PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
-    parse_span,
+    Direction, LinkTrace, PRESETS, Problem, SIMPLE, Scenario, default_queue, parse_limit,
+    parse_mtu, parse_probability, parse_rate, parse_span,
 };
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::time::Span;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// Bytes of a full Ethernet frame.
 const FRAME: u64 = 1514;
@@ -53,6 +54,15 @@ fn limit(text: &str) -> Result<String, Unreadable> {
 fn half(text: &str) -> Result<Span, Unreadable> {
     parse_span(text).map(|Span(nanoseconds)| Span(nanoseconds / 2))
 }
+
+/// The help for a trace.
+const TRACE: &str = "\
+Trace of the link over time
+
+Its formats are: a trace of mahimahi; a CSV of `time,rate`, such as `1.5s,10mbit`; or a CSV \
+whose first line names columns out of `time`, `rate`, `delay` and `loss`, with or without a \
+unit: `time,rate (mbit),delay_ms,loss (%)`. Without a unit, times are in seconds. The first line \
+of values holds from the start, and the last one stays.";
 
 /// Defines the flags of one direction, or of both, under one heading of the help. Rare flags appear
 /// only in `--help-all`.
@@ -98,6 +108,17 @@ macro_rules! flags {
                   value_parser = probability, conflicts_with = "file",
                   help = "Fraction of packets that skip the delay, and so overtake others: 25%")]
             reorder: Option<String>,
+            #[arg(id = concat!($prefix, "trace"), long = concat!($prefix, "trace"),
+                  value_name = "FILE", hide_short_help = $rare, conflicts_with = "file",
+                  help = "Trace of the link: of mahimahi, or CSV `time,rate,delay,loss`",
+                  long_help = TRACE)]
+            trace: Option<PathBuf>,
+            #[arg(id = concat!($prefix, "trace-repeat"), long = concat!($prefix, "trace-repeat"),
+                  value_name = "TIME", allow_hyphen_values = true, hide_short_help = true,
+                  value_parser = parse_span, requires = concat!($prefix, "trace"),
+                  help = "Time after which the CSV trace starts again \
+                          [default: its last line stays]")]
+            trace_repeat: Option<Span>,
             #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"),
                   value_name = "NAME", hide_short_help = $rare,
                   value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)),
@@ -121,8 +142,29 @@ macro_rules! flags {
         }
 
         impl $name {
+            /// Reads the trace. It is an error if a flag of the same direction sets one of its
+            /// keys.
+            fn read_trace(&self) -> Result<Option<LinkTrace>> {
+                let Some(path) = &self.trace else { return Ok(None) };
+                let option = concat!("--", $prefix, "trace");
+                let trace = LinkTrace::read(path, self.trace_repeat)
+                    .map_err(|error| anyhow!("{option}: {error}"))?;
+                for key in trace.sets() {
+                    let given = match key {
+                        "rate" => &self.rate,
+                        "delay" => &self.delay,
+                        _ => &self.loss,
+                    };
+                    if given.is_some() {
+                        let file = path.display();
+                        bail!("{option}: {file} sets the {key}: leave out --{}{key}", $prefix);
+                    }
+                }
+                Ok(Some(trace))
+            }
+
             /// Returns the given flags as keys of a link.
-            fn keys(&self) -> String {
+            fn keys(&self, trace: Option<&LinkTrace>) -> String {
                 let all = [
                     ("preset", &self.preset),
                     ("rate", &self.rate),
@@ -134,7 +176,8 @@ macro_rules! flags {
                     ("reorder", &self.reorder),
                 ];
                 let given = all.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
-                given.map(|(key, value)| format!("{key} = \"{}\"\n", value.trim())).collect()
+                let given = given.map(|(key, value)| format!("{key} = \"{}\"\n", value.trim()));
+                given.chain(trace.map(LinkTrace::keys)).collect()
             }
         }
     };
@@ -171,26 +214,71 @@ impl Flags {
     /// Returns the scenario that the flags describe, and the text of the equivalent scenario file,
     /// from which it is parsed. `mtu`, in bytes, is the default if no flag sets the MTU.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
-        let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
+        let traces = Traces {
+            both: self.both.read_trace()?,
+            ways: [self.up.read_trace()?, self.down.read_trace()?],
+        };
+        let sets_delay = |trace: &LinkTrace| trace.sets().any(|key| key == "delay");
+        if self.rtt.is_some() && traces.all().any(|(_, trace)| sets_delay(trace)) {
+            bail!("the trace sets the delay: leave out --rtt");
+        }
+        let mut text = self.text(mtu, &traces, [None; 2]);
+        if traces.all().any(|(_, trace)| sets_delay(trace)) {
+            // The default limit of a queue depends on the delay; it is to stay the same all the
+            // time, for the longest delay.
+            let link = read(&text)?.0.links.into_iter().next();
+            let limits = link.map(|link| {
+                let fixed = [&self.up.delay, &self.down.delay].map(Option::is_some);
+                [(&link.up, 0), (&link.down, 1)].map(|(direction, way)| {
+                    let longest = traces.longest_delay(way).filter(|_| !fixed[way])?;
+                    Some(limit_for(direction, longest))
+                })
+            });
+            text = self.text(mtu, &traces, limits.unwrap_or_default());
+        }
+        for (table, trace) in traces.all() {
+            text.push_str(&trace.changes(&table));
+        }
+        let (scenario, mut warnings) = read(&text)?;
+        // Both directions may cause the same warning.
+        warnings.dedup();
+        warnings.iter().for_each(|warning| note!("warning: {warning}"));
+        Ok((scenario, text))
+    }
+
+    /// Returns the text of the scenario without scheduled changes. `limits` are those of queues for
+    /// which no flag sets a limit.
+    fn text(&self, mtu: u32, traces: &Traces, limits: [Option<Limit>; 2]) -> String {
+        let [up, down] = traces.ways.each_ref().map(Option::as_ref);
+        let both = traces.both.as_ref();
+        let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys(both));
         if let Some(Span(nanoseconds)) = self.rtt {
             let _ = writeln!(text, "delay = \"{nanoseconds}ns\"");
         }
-        if self.both.rate.is_none() && self.both.preset.is_none() {
+        let traced = both.is_some_and(|trace| trace.sets().any(|key| key == "rate"));
+        if self.both.rate.is_none() && self.both.preset.is_none() && !traced {
             text.push_str("rate = \"unlimited\"\n");
         }
         let mtu = self.mtu.as_ref().map_or_else(|| format!("{mtu}B"), |mtu| mtu.trim().to_owned());
         // Writing to a string never fails.
         let _ = writeln!(text, "mtu = \"{mtu}\"");
         let ways = [
-            ("up", self.up.keys(), &self.up.queue, &self.up.queue_policy),
-            ("down", self.down.keys(), &self.down.queue, &self.down.queue_policy),
+            ("up", self.up.keys(up), &self.up.queue, &self.up.queue_policy),
+            ("down", self.down.keys(down), &self.down.queue, &self.down.queue_policy),
         ];
         for (way, keys, _, _) in &ways {
             let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
         }
-        for (way, _, limit, policy) in ways {
-            let limit = limit.as_ref().or(self.both.queue.as_ref()).map(|q| q.trim());
-            let queue = match (limit, policy.as_ref().or(self.both.queue_policy.as_ref())) {
+        for ((way, _, limit, policy), default) in ways.into_iter().zip(limits) {
+            let limit = limit.as_ref().or(self.both.queue.as_ref()).map(|q| q.trim().to_owned());
+            let default = || {
+                default.map(|limit| match limit {
+                    Limit::Bytes(bytes) => format!("{bytes}B"),
+                    Limit::Packets(packets) => format!("{packets}p"),
+                })
+            };
+            let policy = policy.as_ref().or(self.both.queue_policy.as_ref());
+            let queue = match (limit.or_else(default), policy) {
                 (None, None) => String::new(),
                 (Some(limit), None) => format!("queue = \"{limit}\"\n"),
                 (None, Some(policy)) => format!("queue = {{ policy = \"{policy}\" }}\n"),
@@ -201,12 +289,36 @@ impl Flags {
             // The default flow; other flows can be inserted before it while the link runs.
             let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\n{queue}");
         }
-        let (scenario, mut warnings) = read(&text)?;
-        // Both directions may cause the same warning.
-        warnings.dedup();
-        warnings.iter().for_each(|warning| note!("warning: {warning}"));
-        Ok((scenario, text))
+        text
     }
+}
+
+/// The traces of a link: for both directions, and for each.
+struct Traces {
+    both: Option<LinkTrace>,
+    ways: [Option<LinkTrace>; 2],
+}
+
+impl Traces {
+    /// Returns each trace with the name of its table.
+    fn all(&self) -> impl Iterator<Item = (String, &LinkTrace)> {
+        let [up, down] = &self.ways;
+        let tables = [("", &self.both), (".up", up), (".down", down)];
+        let given = tables.into_iter().filter_map(|(way, trace)| Some((way, trace.as_ref()?)));
+        given.map(|(way, trace)| (format!("link.{SIMPLE}{way}"), trace))
+    }
+
+    /// Returns the longest delay that a trace sets for the direction with this index.
+    fn longest_delay(&self, way: usize) -> Option<Span> {
+        let own = self.ways[way].as_ref().and_then(LinkTrace::longest_delay);
+        own.or_else(|| self.both.as_ref()?.longest_delay())
+    }
+}
+
+/// Returns the default limit of a queue whose link has this delay.
+fn limit_for(direction: &Direction, delay: Span) -> Limit {
+    let setup = &direction.pipe.setup;
+    default_queue(setup.rate, delay, setup.largest)
 }
 
 /// Parses the scenario text generated from the flags. Errors and warnings omit line numbers,
