@@ -248,7 +248,9 @@ fn a_peer_that_does_not_agree_gets_the_reason() {
         let [first, second] = talk(master.clone(), other);
         let (first, second) = (first.err().expect("refused"), second.err().expect("told"));
         assert!(
-            first.contains(told) && second.contains(told) && second.contains("ended it"),
+            first.contains(told)
+                && second.contains(told)
+                && second.contains("ended the connection"),
             "{first}; {second}"
         );
     }
