@@ -102,7 +102,8 @@ pub struct Args {
     /// Run a shorter version: for `xen`, `rizzo`, `tcp`, `l4s`, `dualq`, `cebinae`, and for
     /// `aggregation` with --live
     ///
-    /// `xen`: the main figures, once each, with each second shortened to 100 ms, as in the tests.
+    /// `xen`: the main figures, once each, with each second shortened to 100 or 50 ms, as in the
+    /// tests.
     /// `rizzo` with --live: the same figures, measured for a shorter time. `aggregation`: a third
     /// of the measured points, once each, and simulations a tenth as long. `tcp`: eight cells,
     /// which take a minute. `l4s`, `dualq` and `cebinae`: some cells, four runs each. `all`:
@@ -122,8 +123,8 @@ pub struct Args {
     /// For `xen`, all figures except 8: use virtual machines under QEMU instead of namespaces
     ///
     /// All rates are a quarter of the paper's, and each second is shortened to 300 ms; this takes
-    /// half an hour. With --quick, each figure is measured once, with seconds of 100 ms, in some
-    /// minutes. Needs Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the
+    /// half an hour. With --quick, each figure is measured once, some with seconds of 100 ms, in
+    /// some minutes. Needs Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the
     /// last two may be unpacked (`dpkg -x`) in a directory, --guests=DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
         default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
@@ -163,7 +164,7 @@ enum Paper {
     L4s,
     /// Albisser's evaluation of DualPI2: PIE and FQ-CoDel, with and without ECN, by round trip.
     Dualq,
-    /// Cebinae's Table 2: fairness of up to 65 connections through a FIFO and FQ-CoDel.
+    /// Cebinae's Table 2: fairness of up to 129 connections through a FIFO and FQ-CoDel.
     Cebinae,
     /// Every paper, one after the other, and one page with the count of each (--html DIR).
     All,

@@ -371,7 +371,7 @@ impl fmt::Display for VerdictCounts {
 }
 
 /// The exit status of a reproduction: 1 if rows differ for no known reason. Such rows are named on
-/// standard error, so that the log of a run with `--json` has them.
+/// standard error (not with `--quiet`), so that the log of a run with `--json` has them.
 pub(super) fn exit_code(rows: &[JudgedRow]) -> ExitCode {
     let missed: Vec<&JudgedRow> = rows.iter().filter(|row| row.is_unexplained()).collect();
     for row in &missed {

@@ -59,7 +59,7 @@ pub(crate) struct Args {
         value_name = "TIME")]
     idle: Span,
     /// Memory for packets in transit: 64MB, 1GB. Above it, datagrams are dropped, and streams wait
-    /// [default: 256MB, or a quarter of the process's limit, if that is less].
+    /// [default: 256MB, or a quarter of the available memory, if that is less].
     #[arg(long, value_parser = arguments::parse_size, value_name = "SIZE")]
     memory: Option<u64>,
     #[command(flatten)]

@@ -91,13 +91,12 @@ impl RedParameters {
         }
         let probability = values.probability("probability").unwrap_or(Probability::of(1, 10));
         let weight = values.probability("weight").unwrap_or(Probability::of(2, 1000));
-        for (param, value) in [("probability", probability), ("weight", weight)] {
+        for (param, value, why) in [
+            ("probability", probability, "with zero, RED drops no packet between its thresholds"),
+            ("weight", weight, "with zero, the average length of the queue stays zero"),
+        ] {
             if value == Probability::NEVER {
-                return Err(refused(
-                    param,
-                    "with zero, RED never drops or marks a packet".into(),
-                    "write one above zero",
-                ));
+                return Err(refused(param, why.into(), "write one above zero"));
             }
         }
         Ok(RedParameters {
