@@ -77,11 +77,13 @@ impl Match {
         }
         let mut more = self.more.clone();
         for literal in other.more.iter().filter(|l| !self.more.contains(l)) {
-            let join = |own: &mut Literal| {
-                let joined = own.term.joined(&literal.term).filter(|_| !own.not && !literal.not);
-                joined.map(|term| own.term = term)
-            };
-            if more.iter_mut().find_map(join).is_none() {
+            let must = |own: &&mut Literal| !own.not && !literal.not;
+            if more.iter_mut().filter(must).any(|own| own.term.excludes(&literal.term)) {
+                return None;
+            }
+            let join =
+                |own: &mut Literal| own.term.joined(&literal.term).map(|term| own.term = term);
+            if more.iter_mut().filter(must).find_map(join).is_none() {
                 more.push(literal.clone());
             }
         }
@@ -100,8 +102,8 @@ impl Match {
         possible.then_some(both)
     }
 
-    /// Returns true if a condition that must not hold follows from those that must, or if two of
-    /// these exclude each other. Not every contradiction is detected.
+    /// Returns true if a condition that must not hold follows from those that must. Not every
+    /// contradiction is detected.
     fn contradicts_itself(&self) -> bool {
         let inside = |range: Option<(u16, u16)>, from: u16, to: u16| {
             range.is_some_and(|r| from <= r.0 && r.1 <= to)
@@ -116,11 +118,9 @@ impl Match {
             Term::Dst(net) => within(self.dst, net),
             Term::Sport(from, to) => inside(self.sport, *from, *to),
             Term::Dport(from, to) => inside(self.dport, *from, *to),
-            term => self.more.iter().any(|l| !l.not && l.term == *term),
+            term => self.more.iter().any(|l| !l.not && l.term.implies(term)),
         };
-        let must: Vec<&Term> = self.more.iter().filter(|l| !l.not).map(|l| &l.term).collect();
-        let exclude = |n: usize| must[..n].iter().any(|other| must[n].excludes(other));
-        self.more.iter().filter(|l| l.not).any(follows) || (1..must.len()).any(exclude)
+        self.more.iter().filter(|l| l.not).any(follows)
     }
 
     /// Returns true if the packet with this key matches.

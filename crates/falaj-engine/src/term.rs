@@ -118,12 +118,26 @@ impl Term {
         }
     }
 
-    /// The one condition that holds if both do, for parts of the same header field; `None` if there
-    /// is none, or if no packet fulfils both.
-    pub(crate) fn joined(&self, other: &Term) -> Option<Term> {
-        if self.excludes(other) {
-            return None;
+    /// Returns true if `other` holds for all packets for which this condition holds. Ranges and
+    /// addresses are not compared.
+    pub(crate) fn implies(&self, other: &Term) -> bool {
+        let part = |a: u32, mask: u32, b: u32, of: u32| of & !mask == 0 && a & of == b;
+        match (self, other) {
+            (Term::Mark { value: a, mask }, Term::Mark { value: b, mask: of }) => {
+                part(*a, *mask, *b, *of)
+            }
+            _ => match (self.service(), other.service()) {
+                (Some((a, mask)), Some((b, of))) => {
+                    part(a.into(), mask.into(), b.into(), of.into())
+                }
+                _ => self == other,
+            },
         }
+    }
+
+    /// The one condition that holds if both do, for parts of the same header field that do not
+    /// exclude each other; `None` if there is none.
+    pub(crate) fn joined(&self, other: &Term) -> Option<Term> {
         match (self, other) {
             (Term::Tos { value, mask }, Term::Tos { value: v, mask: m }) => {
                 Some(Term::Tos { value: value | v, mask: mask | m })

@@ -24,7 +24,7 @@ struct ClassPlace<'p> {
 impl Direction<'_> {
     /// Converts the classes of the discipline that becomes the link's scheduler.
     pub(super) fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
-        let mut tree = Tree::of(node, self.of, true)?;
+        let mut tree = Tree::of(node, self.of, None)?;
         self.no_costs_below(&tree, false)?;
         if let Some((bits, burst)) = tree.rate {
             self.takes_rate(&node.at)?;
@@ -250,7 +250,7 @@ impl Direction<'_> {
             }
             Some((node, _)) => {
                 self.visited.push(node.at.clone());
-                let mut tree = Tree::of(node, of, false)?;
+                let mut tree = Tree::of(node, of, Some(place.above))?;
                 self.no_costs_below(&tree, true)?;
                 if let Some(drop) = tree.drops.first() {
                     let what = format!("a filter that drops `{drop}` below a class");

@@ -100,8 +100,14 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
-        "pfifo_fast" => nothing_more(args, "pfifo_fast")
-            .map(|()| Qdisc::Prio { bands: 3, map: PriorityMap::OF_PRIO }),
+        // This is a device's default discipline: in a scenario it becomes a queue of 1000 packets.
+        "pfifo_fast" => {
+            let what = "`pfifo_fast` becomes one queue; in Linux it has three, by the type of \
+                        service, as `prio` without filters";
+            args.notes.push(Problem::warning(kind.at.clone(), what));
+            nothing_more(args, "pfifo_fast")?;
+            Ok(Qdisc::Fifo { packets: None, bytes: None })
+        }
         "noqueue" | "mq" => {
             nothing_more(args, &kind.text).map(|()| Qdisc::Fifo { packets: None, bytes: None })
         }
@@ -237,7 +243,7 @@ pub(super) struct PriorityMap([u64; 16]);
 const BY_SERVICE: [(u8, usize); 3] = [(0x08, 2), (0x10, 6), (0x18, 4)];
 
 impl PriorityMap {
-    /// The map of `prio` if a script gives none, and of `pfifo_fast`.
+    /// The map of `prio` if a script gives none.
     const OF_PRIO: PriorityMap = PriorityMap([1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
 
     /// Reads the bands of the first priorities.

@@ -51,9 +51,14 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of the discipline at this node. If it is the link's own discipline, a single class
-    /// above all others sets the link's rate.
-    pub(super) fn of(node: &Node<Qdisc>, device: &Device, at_link: bool) -> Result<Tree, Problem> {
+    /// The tree of the discipline at this node. `above` are the matches of the class that it is
+    /// below; `None`: it is the link's own discipline, and a single class above all others sets the
+    /// link's rate.
+    pub(super) fn of(
+        node: &Node<Qdisc>,
+        device: &Device,
+        above: Option<&[String]>,
+    ) -> Result<Tree, Problem> {
         let major = node.handle.map_or(0, |h| h.major);
         let mut tree = Tree {
             kind: "",
@@ -100,10 +105,10 @@ impl Tree {
         tree.tops_borrow_nothing(device);
         tree.quanta(node, device);
         tree.held_by_ceil(device);
-        if at_link {
+        if above.is_none() {
             tree.lift(device)?;
         }
-        tree.filters(node, device)?;
+        tree.filters(node, device, above)?;
         Ok(tree)
     }
 
@@ -338,12 +343,24 @@ impl Tree {
     }
 
     /// Finds the packets of each class.
-    fn filters(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
+    fn filters(
+        &mut self,
+        node: &Node<Qdisc>,
+        device: &Device,
+        above: Option<&[String]>,
+    ) -> Result<(), Problem> {
         let major = self.major;
         let mut filters: Vec<(u16, Range<usize>, String)> = Vec::new();
         let mut asked = Vec::new();
         self.asked((0, None), device, &mut filters, &mut asked)?;
-        let by_service = self.by_service.iter();
+        let comes = |rule: &str| above.is_none_or(|above| may_meet(above, rule));
+        let (reached, idle) = filters.into_iter().partition(|(.., rule)| comes(rule));
+        filters = reached;
+        for (_, at, _) in idle {
+            let what = "no packet of the class above matches this filter: it was left out";
+            self.notes.push(Problem::warning(at, what));
+        }
+        let by_service = self.by_service.iter().filter(|(_, rule)| comes(rule));
         filters.extend(by_service.map(|(minor, rule)| (*minor, node.at.clone(), rule.clone())));
         let idle = device
             .filters
@@ -667,6 +684,15 @@ fn htb(device: &Device, major: u16, minor: u16) -> Option<&Htb> {
         Some(Class::Htb(htb)) => Some(htb),
         _ => None,
     }
+}
+
+/// Returns true if there may be a packet that one of the rules `above` and this rule match.
+fn may_meet(above: &[String], rule: &str) -> bool {
+    let meet = |above: &String| {
+        let both = Takes::of(above).and_then(|above| Ok(above.meets(&Takes::of(rule)?)));
+        both.unwrap_or(true)
+    };
+    above.is_empty() || above.iter().any(meet)
 }
 
 /// Matches of the packets that both rules match; empty if there are none.
