@@ -525,6 +525,52 @@ fn queues_that_are_kept_short() {
     );
 }
 
+/// Bands by the type of service, below classes that take only packets of one type of service, or
+/// only IPv6: the other bands are left out.
+#[test]
+fn bands_below_a_class_keep_to_its_packets() {
+    let host = Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None };
+    let outer = |filter: &str| {
+        format!(
+            "tc qdisc add dev e root handle 1: drr\n\
+             tc class add dev e parent 1: classid 1:1 drr\n\
+             tc class add dev e parent 1: classid 1:2 drr\n\
+             tc filter add dev e parent 1: prio 1 {filter} flowid 1:1\n\
+             tc filter add dev e parent 1: prio 2 matchall flowid 1:2\n\
+             tc qdisc add dev e parent 1:1 handle 10: "
+        )
+    };
+    let by_service = "protocol ip u32 match ip tos 0x10 0x18";
+    let ip6 = "protocol ipv6 u32 match ip6 dport 5 0xffff";
+    let nested = "drr\n\
+                  tc class add dev e parent 10: classid 10:1 drr\n\
+                  tc class add dev e parent 10: classid 10:2 drr\n\
+                  tc filter add dev e parent 10: prio 1 u32 match ip tos 0x08 0xff flowid 10:1\n\
+                  tc filter add dev e parent 10: prio 2 matchall flowid 10:2";
+    for (script, bands) in [
+        (outer(by_service) + "prio", vec!["10-1", "10-2"]),
+        (outer(ip6) + "prio", vec!["10-2"]),
+        (outer(by_service) + nested, vec!["10-2"]),
+        (outer("protocol ip u32 match ip dport 5 0xffff") + "prio", vec!["10-3", "10-1", "10-2"]),
+        (
+            "tc qdisc add dev e root handle 10: prio\n\
+          tc qdisc add dev e parent 10:1 handle 20: prio"
+                .to_owned(),
+            vec!["10-3", "10-1", "10-2"],
+        ),
+    ] {
+        let imported = tc(&script, "tc.sh", &host);
+        let text = imported.unwrap_or_else(|errors| panic!("{script}: {errors}")).scenario;
+        falaj_scenario::parse(&text, "made").unwrap_or_else(|errors| panic!("{text}: {errors}"));
+        let own = |line: &str| {
+            let header = line.strip_prefix("[link.")?.strip_suffix(']')?;
+            Some(header.rsplit_once(".flow.")?.1.to_owned()).filter(|name| name.starts_with("10-"))
+        };
+        let found: Vec<String> = text.lines().filter_map(own).collect();
+        assert_eq!(found, bands, "{text}");
+    }
+}
+
 #[test]
 fn classes_within_classes() {
     let host = Host { rate: Some(falaj_scenario::parse_rate("100mbit").unwrap()), down: None };

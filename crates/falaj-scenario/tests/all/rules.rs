@@ -136,6 +136,12 @@ fn wrong_rules_are_refused() {
         ("( udp tcp or tcp )", "a second protocol", "tcp"),
         ("udp not udp", "exclude each other", "udp not udp"),
         ("dscp cs7 tos 3", "exclude each other", "dscp cs7 tos 3"),
+        ("dscp 2 not tos 8/0x18", "exclude each other", "dscp 2 not tos 8/0x18"),
+        (
+            "( mark 0x1/0x1 ) ( mark 0x10/0x10 ) not mark 0x1/0x1",
+            "exclude each other",
+            "( mark 0x1/0x1 ) ( mark 0x10/0x10 ) not mark 0x1/0x1",
+        ),
         ("vlan 4096", "not a VLAN", "4096"),
         ("ttl 9-3", "write `3-9`", "9-3"),
         ("ttl 256", "0 to 255", "256"),
