@@ -228,6 +228,17 @@ mod tests {
         }
     }
 
+    /// The key of the loss is valid TOML for any blank before the percent sign.
+    #[test]
+    fn control_characters_in_a_loss() {
+        for blank in ["", " ", "\t", "\u{b}", "\u{c}", "\r", "\u{85}", "\u{2028}"] {
+            for header in ["loss", "loss (%)"] {
+                let trace = parse(&format!("time,{header}\n0,1.5{blank}%\n1,2%\n"), None).unwrap();
+                assert_eq!(trace.keys(), "loss = \"1.5%\"\n", "{blank:?}");
+            }
+        }
+    }
+
     #[test]
     fn contents_that_do_not_fit() {
         let mut many = "time,delay_ms\n".to_owned();

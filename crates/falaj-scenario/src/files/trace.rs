@@ -43,6 +43,20 @@ impl TraceColumn {
     }
 }
 
+/// The unit of the values in a column.
+#[derive(Clone, Debug)]
+enum TraceUnit {
+    /// Each value has its own unit.
+    Own,
+    /// The unit in the first line. A value may still have its own.
+    Named(String),
+    /// The unit of times if the first line names none. A value may still have its own.
+    Seconds,
+    /// Each value has its own unit, because the first line could not be read: the error is that of
+    /// a number without a unit.
+    Unread(At),
+}
+
 /// A line of a CSV trace. Columns that the file does not have are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraceLine {
@@ -107,11 +121,14 @@ pub(crate) fn rows(
     is_fit: impl Fn(&At, TraceColumn) -> Result<(), At>,
     mut each: impl FnMut(&At, TraceLine) -> Result<(), At>,
 ) -> Result<(), At> {
-    let mut columns = vec![(TraceColumn::Time, String::new()), (TraceColumn::Rate, String::new())];
+    let mut columns =
+        vec![(TraceColumn::Time, TraceUnit::Own), (TraceColumn::Rate, TraceUnit::Own)];
     let (mut has_header, mut last) = (false, None);
     for (n, (at, line)) in lines(without_mark(text)).enumerate() {
         if n == 0 && line.starts_with(|c: char| c.is_alphabetic()) {
-            (columns, has_header) = (header(&at, line, &is_fit)?, true);
+            let named = header(&at, line, &is_fit);
+            columns = named.or_else(|error| loose_header(&at, line, &error).ok_or(error))?;
+            has_header = true;
             continue;
         }
         let values = 1 + line.matches(',').count();
@@ -130,18 +147,14 @@ pub(crate) fn rows(
         let mut row = TraceLine::default();
         for ((at, word), (column, unit)) in cells(&at, line).zip(&columns) {
             match column {
-                TraceColumn::Time => {
-                    // With a header, a time without a unit is in seconds.
-                    let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-                    let seconds = has_header && plain && unit.is_empty() && !word.is_empty();
-                    let unit = if seconds { "s" } else { unit };
-                    row.time = Time(value(&at, word, unit, parse_span)?.0);
-                }
+                TraceColumn::Time => row.time = Time(value(&at, word, unit, parse_span)?.0),
                 TraceColumn::Rate => row.rate = Some(value(&at, word, unit, rate)?),
                 TraceColumn::Delay => row.delay = Some(value(&at, word, unit, parse_span)?),
                 TraceColumn::Loss => {
                     let probability = value(&at, word, unit, parse_probability)?;
-                    row.loss = Some((probability, format!("{word}{unit}")));
+                    // Any blank before the percent sign is left out: it may be a control character.
+                    let number = word.split(|c: char| !is_of_number(c)).next().unwrap_or_default();
+                    row.loss = Some((probability, format!("{number}%")));
                 }
             }
             if row.rate.is_some_and(Rate::is_unlimited) {
@@ -173,8 +186,8 @@ fn header(
     at: &At,
     line: &str,
     is_fit: impl Fn(&At, TraceColumn) -> Result<(), At>,
-) -> Result<Vec<(TraceColumn, String)>, At> {
-    let mut columns: Vec<(TraceColumn, String)> = Vec::new();
+) -> Result<Vec<(TraceColumn, TraceUnit)>, At> {
+    let mut columns: Vec<(TraceColumn, TraceUnit)> = Vec::new();
     for (at, cell) in cells(at, line) {
         let end = cell.find(|c: char| !c.is_alphabetic()).unwrap_or(cell.len());
         let (name, unit) = cell.split_at(end);
@@ -200,19 +213,20 @@ fn header(
             (TraceColumn::Loss, "percent" | "pct") => "%",
             (_, unit) => unit,
         };
-        let one = format!("1{unit}");
-        let checked = match column {
-            _ if unit.is_empty() => Ok(()),
-            TraceColumn::Time | TraceColumn::Delay => parse_span(&one).map(drop),
-            TraceColumn::Rate => parse_rate(&one).map(drop),
-            TraceColumn::Loss => parse_probability(&one).map(drop),
+        let unit = match (column, unit) {
+            (TraceColumn::Time, "") => TraceUnit::Seconds,
+            (_, "") => TraceUnit::Own,
+            (_, unit) => {
+                check_unit(column, unit).map_err(|error| {
+                    let help = Some(error.help).filter(|help| !help.starts_with("write"));
+                    let help = help.map_or(String::new(), |help| format!("; {help}"));
+                    let (unit, name) = (quoted(unit), quoted(column.name()));
+                    at.says(format!("{unit} is not a unit of {name}{help}"))
+                })?;
+                TraceUnit::Named(unit.to_owned())
+            }
         };
-        checked.map_err(|error| {
-            let help = Some(error.help).filter(|help| !help.contains("`1"));
-            let help = help.map_or(String::new(), |help| format!("; {help}"));
-            at.says(format!("{} is not a unit of {}{help}", quoted(unit), quoted(column.name())))
-        })?;
-        columns.push((column, unit.to_owned()));
+        columns.push((column, unit));
     }
     let has = |column| columns.iter().any(|(other, _)| *other == column);
     if !has(TraceColumn::Time) {
@@ -224,21 +238,74 @@ fn header(
     Ok(columns)
 }
 
-/// Reads a value, whose unit the header may have. Then an error is a wrong number, or a unit that
-/// is given twice.
+/// Checks the unit of a column.
+fn check_unit(column: TraceColumn, unit: &str) -> Result<(), Unreadable> {
+    // After a blank, a digit or a point in the unit is not a part of the number.
+    let one = format!("1 {unit}");
+    match column {
+        TraceColumn::Time | TraceColumn::Delay => parse_span(&one).map(drop),
+        TraceColumn::Rate => parse_rate(&one).map(drop),
+        TraceColumn::Loss => parse_probability(&one).map(drop),
+    }
+}
+
+/// Reads a first line of two words that begin with `time` and `rate`, such as `timestamp,rates`.
+/// Units follow `_`; without them, each value has its own unit. `error` says why the line does not
+/// name columns.
+fn loose_header(at: &At, line: &str, error: &At) -> Option<Vec<(TraceColumn, TraceUnit)>> {
+    let words: Vec<&str> = cells(at, line).map(|(_, cell)| cell).collect();
+    let [time, rate] = words[..] else { return None };
+    let column = |column: TraceColumn, word: &str| {
+        let rest = word.strip_prefix(column.name())?;
+        let unit = match rest.split_once('_') {
+            None | Some((_, "")) => TraceUnit::Unread(error.clone()),
+            Some((_, unit)) => {
+                check_unit(column, unit).ok()?;
+                TraceUnit::Named(unit.to_owned())
+            }
+        };
+        Some((column, unit))
+    };
+    Some(vec![column(TraceColumn::Time, time)?, column(TraceColumn::Rate, rate)?])
+}
+
+fn is_of_number(c: char) -> bool {
+    c.is_ascii_digit() || c == '.'
+}
+
+/// Returns true for digits with at most one point.
+fn is_number(word: &str) -> bool {
+    word.chars().all(is_of_number)
+        && word.contains(|c: char| c.is_ascii_digit())
+        && word.matches('.').count() <= 1
+}
+
+/// Reads a value in a column with this unit.
 fn value<T>(
     at: &At,
     word: &str,
-    unit: &str,
+    unit: &TraceUnit,
     parse: impl Fn(&str) -> Result<T, Unreadable>,
 ) -> Result<T, At> {
-    parse(&format!("{word}{unit}")).map_err(|error| {
-        at.says(if unit.is_empty() {
-            error.to_string()
-        } else {
-            format!("{} is not a number of `{unit}`, the unit in the first line", quoted(word))
-        })
-    })
+    let reason = |error: Unreadable| at.says(error.to_string());
+    match unit {
+        TraceUnit::Seconds if is_number(word) => parse(&format!("{word}s"))
+            .map_err(|error| at.says(format!("{error}; a time without a unit is in seconds"))),
+        TraceUnit::Named(unit) if is_number(word) => {
+            parse(&format!("{word}{unit}")).map_err(reason)
+        }
+        TraceUnit::Unread(error) if is_number(word) => Err(error.clone()),
+        TraceUnit::Own | TraceUnit::Seconds | TraceUnit::Unread(_) => parse(word).map_err(reason),
+        TraceUnit::Named(unit) => parse(word).map_err(|error| {
+            let own = word.trim_start_matches(is_of_number);
+            if own.len() < word.len() && parse(&format!("1{own}")).is_ok() {
+                reason(error)
+            } else {
+                let word = quoted(word);
+                at.says(format!("{word} is not a number of `{unit}`, the unit in the first line"))
+            }
+        }),
+    }
 }
 
 /// Reads a rate, which may be zero.
@@ -304,8 +371,8 @@ mod tests {
                 "2:3: `1` is a number without a unit; write `1ms` or `1s`; units of time: ns, us, ms, s, min, h",
             ),
             (
-                "time_s,rate_mbit\n0,10\n2s,3",
-                "3:1: `2s` is not a number of `s`, the unit in the first line",
+                "time_s,rate_mbit\n0,10\n2m,3",
+                "3:1: `2m` is not a number of `s`, the unit in the first line",
             ),
             (
                 "time_s,rate_mbit\n0,x",
@@ -365,7 +432,7 @@ mod tests {
             ("time,rate,rate_mbit\n", "1:11: the column `rate` is there twice"),
             ("rate,delay\n", "1:1: the first line has no column `time`"),
             (
-                "time,rate (mbitz)",
+                "time,rate (mbitz)\n0s,1",
                 "1:6: `mbitz` is not a unit of `rate`; units of rate: bit, kbit, mbit, gbit, tbit; \
                  B/s, kB/s, MB/s, GB/s",
             ),
@@ -385,9 +452,88 @@ mod tests {
                 "2:3: `2` could be a fraction or a percentage; write `2%` for 2 percent",
             ),
             ("delay_ms,time\n2,2\n3,1.5", "3:1: 1.5s is not after the line before"),
-            ("time,loss_%\n1,101", "2:3: `101` is not a number of `%`, the unit in the first line"),
+            ("time,loss_%\n1,101", "2:3: `101%` is above 100%; write at most `100%`"),
         ] {
             assert_eq!(read(text).unwrap_err().in_file("a"), format!("a:{what}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_with_units_of_their_own() {
+        let steps = Trace::Steps(vec![
+            (Time(0), Rate(5_000_000)),
+            (Time(1_500_000_000), Rate(0)),
+            (Time(2_000_000_000), Rate(6_000_000)),
+        ]);
+        for first in [
+            "time (s),rate (mbit)",
+            "time (s),rate",
+            "time,rate",
+            "time_ms,rate_kbit",
+            "timestamp,rate",
+            "time,rates",
+            "time,rate (mbitz)",
+            "time of day,rate of the link",
+            "timestamp_s,rates_mbit",
+            "time (of the test),rate [measured]",
+        ] {
+            let text = format!("{first}\n0s,5mbit\n1500ms,0bit\n2s,6000 kbit\n");
+            assert_eq!(parse(&text).as_ref(), Ok(&steps), "{first}");
+        }
+        let text = "timestamp_ms,rates_kbit\n0,5000\n1500,0\n2s,6000";
+        assert_eq!(parse(text).as_ref(), Ok(&steps));
+        let columns = "columns: `time`, `rate`, `delay`, `loss`, each with or without a unit, as \
+                       in `rate (mbit)`";
+        for (text, what) in [
+            (
+                "timestamp,rate\n0s,5mbit\n1,6mbit",
+                &format!("1:1: `timestamp` is not a column of a trace; {columns}")[..],
+            ),
+            ("time of day,rate\n0,5mbit", "1:1: `of day` is not a unit of `time`"),
+            ("time_of_day,rate\n0s,5mbit", "1:1: `of_day` is not a unit of `time`"),
+        ] {
+            let error = parse(text).unwrap_err().in_file("a");
+            assert!(error.starts_with(&format!("a:{what}")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_unit_is_not_completed_by_the_first_line() {
+        for (text, what) in [
+            ("time (s),rate (bit)\n5m,1", "2:1: `5m` is not a number of `s`"),
+            ("time (s),rate (bit)\n5u,1", "2:1: `5u` is not a number of `s`"),
+            ("time (s),rate (bit)\n5n,1", "2:1: `5n` is not a number of `s`"),
+            ("time (s),rate (bit)\n5,1k", "2:3: `1k` is not a number of `bit`"),
+            ("time (s),rate (bit)\n1.2.3,1", "2:1: `1.2.3` is not a number of `s`"),
+            ("time (s),rate (bit)\n,1", "2:1: `` is not a number of `s`"),
+            ("time,rate_0mbit\n0,5", "1:6: `0mbit` is not a unit of `rate`"),
+            ("time,rate_0mbit\n0s,5mbit", "1:6: `0mbit` is not a unit of `rate`"),
+            ("time,rate (.5mbit)\n0,5", "1:6: `.5mbit` is not a unit of `rate`"),
+            ("time_0s,rate\n0,5", "1:1: `0s` is not a unit of `time`"),
+        ] {
+            let error = parse(text).unwrap_err().in_file("a");
+            assert!(error.starts_with(&format!("a:{what}")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range() {
+        for (text, what) in [
+            ("time (s),rate (tbit)\n0,1001", "2:3: `1001tbit` is above the highest rate"),
+            ("time (h),rate (bit)\n9999999999,1", "2:1: `9999999999h` is "),
+            ("time (s),rate (bit)\n0.30000000000000004,1", "2:1: `0.30000000000000004s` is "),
+            ("time,rate (bit)\n0.30000000000000004,1", "2:1: `0.30000000000000004s` is "),
+            ("time (s),rate (bit)\n0,1001tbit", "2:3: `1001tbit` is above the highest rate"),
+            ("time,rate (bit)\nx,1", "2:1: `x` does not begin with a number"),
+        ] {
+            let error = parse(text).unwrap_err().in_file("a");
+            assert!(error.starts_with(&format!("a:{what}")), "{text}: {error}");
+            let seconds = text.starts_with("time,") && !text.contains('x');
+            assert_eq!(
+                error.ends_with("; a time without a unit is in seconds"),
+                seconds,
+                "{error}"
+            );
         }
     }
 

@@ -63,7 +63,9 @@ proptest! {
     fn any_file_is_read_or_refused(
         bytes in prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..200),
-            "(time|rate|delay|loss|,|_|s|mbit|ms|%|\\(|\\)| ){0,9}\n([0-9.,smbitk# \n_%-]{0,20})"
+            "(time|rate|delay|loss|,|_|s|mbit|ms|%|\\(|\\)| ){0,9}\n([0-9.,smbitk# \n\r\u{b}\u{c}_%-]{0,20})"
+                .prop_map(String::into_bytes),
+            "time,loss( |\n)([0-9]{1,2}[\r\u{b}\u{c} ]{0,2},[0-9]{1,2}[\r\u{b}\u{c} ]{0,2}%\n){0,3}"
                 .prop_map(String::into_bytes),
             "time,rate_mbit,delay_ms,loss_%\n([0-9]{1,2}(,[0-9]{1,2}){3}\n){0,4}"
                 .prop_map(String::into_bytes),
