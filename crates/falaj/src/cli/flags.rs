@@ -3,6 +3,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use clap::builder::PossibleValuesParser;
+use falaj_scenario::keys::CHANGES_MAX;
 use falaj_scenario::units::Unreadable;
 use falaj_scenario::{
     Direction, LinkTrace, PRESETS, Problem, SIMPLE, Scenario, default_queue, parse_limit,
@@ -228,7 +229,7 @@ impl Flags {
             // time, for the longest delay.
             let link = read(&text)?.0.links.into_iter().next();
             let limits = link.map(|link| {
-                let fixed = [&self.up.delay, &self.down.delay].map(Option::is_some);
+                let fixed = self.fixed_delays(&traces);
                 [(&link.up, 0), (&link.down, 1)].map(|(direction, way)| {
                     let longest = traces.longest_delay(way).filter(|_| !fixed[way])?;
                     Some(limit_for(direction, longest))
@@ -239,11 +240,25 @@ impl Flags {
         for (table, trace) in traces.all() {
             text.push_str(&trace.changes(&table));
         }
-        let (scenario, mut warnings) = read(&text)?;
+        let (scenario, mut warnings) = read(&text).map_err(|error| traces.explain(error))?;
         // Both directions may cause the same warning.
         warnings.dedup();
         warnings.iter().for_each(|warning| note!("warning: {warning}"));
         Ok((scenario, text))
+    }
+
+    /// For each direction, returns true if its own flags set a delay that stays the same: they
+    /// precede the trace of both directions.
+    fn fixed_delays(&self, traces: &Traces) -> [bool; 2] {
+        let flags = [(&self.up.delay, &self.up.preset), (&self.down.delay, &self.down.preset)];
+        let mut fixed = [false; 2];
+        for ((fixed, (delay, preset)), own) in fixed.iter_mut().zip(flags).zip(&traces.ways) {
+            let preset = PRESETS.iter().find(|known| Some(known.name) == preset.as_deref());
+            let has_delay = preset.is_some_and(|preset| preset.keys.contains("delay = "));
+            let is_traced = own.as_ref().is_some_and(|trace| trace.longest_delay().is_some());
+            *fixed = delay.is_some() || has_delay && !is_traced;
+        }
+        fixed
     }
 
     /// Returns the text of the scenario without scheduled changes. `limits` are those of queues for
@@ -312,6 +327,20 @@ impl Traces {
     fn longest_delay(&self, way: usize) -> Option<Span> {
         let own = self.ways[way].as_ref().and_then(LinkTrace::longest_delay);
         own.or_else(|| self.both.as_ref()?.longest_delay())
+    }
+
+    /// Names the options of the traces in the error of a schedule with too many changes. Only
+    /// traces that repeat after different times have such a schedule.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let too_many = format!("more than {CHANGES_MAX} changes");
+        if self.all().next().is_none() || !error.to_string().starts_with(&too_many) {
+            return error;
+        }
+        anyhow!(
+            "the traces make {too_many} before they start again together: write times after \
+             --trace-repeat, --up-trace-repeat and --down-trace-repeat that are equal, or \
+             multiples of each other"
+        )
     }
 }
 

@@ -36,6 +36,7 @@ impl LinkArgs {
 mod tests {
     use super::*;
     use clap::Parser;
+    use falaj_sched::queues::queue::Limit;
 
     #[derive(Parser)]
     struct Line {
@@ -114,13 +115,20 @@ mod tests {
         is(&format!("falaj --trace {packets} --rtt 8ms"), &[(0, [4, 4])]);
 
         // The limit of the queue is that of the longest delay, 100 ms at 6 Mbit/s, in each phase.
-        let limit = |scenario: &Scenario| scenario.links[0].up.flows[0].clone();
+        let limit = |scenario: &Scenario| scenario.links[0].up.pipe.setup.flows[0].limit;
         let (scenario, text) = read(&format!("falaj --trace {all}"));
         assert!(text.contains("queue = \"75000B\"\n"), "{text}");
         let later = scenario.changes.iter().next().expect("a change").scenario;
-        assert_eq!(format!("{:?}", limit(&later)), format!("{:?}", limit(&scenario)));
+        assert_eq!([limit(&scenario), limit(&later)], [Limit::Bytes(75_000); 2]);
         let (_, text) = read(&format!("falaj --trace {all} --queue 9p --up-delay 1ms"));
         assert!(!text.contains("000B\""), "{text}");
+
+        // The preset of a direction precedes the delays of the trace of both: its queue holds two
+        // delays of 260 ms at 3 Mbit/s.
+        let up = |options: &str| limit(&read(&format!("falaj --up-preset geo {options}")).0);
+        assert_eq!(up("--delay 5ms"), Limit::Bytes(195_000));
+        assert_eq!(up(&format!("--trace {delays}")), Limit::Bytes(195_000));
+        assert_eq!(up(&format!("--up-trace {delays}")), Limit::Bytes(18_750));
     }
 
     #[test]
@@ -143,6 +151,14 @@ mod tests {
         says(&format!("falaj --up-trace {all} --up-rate 1mbit"), "leave out --up-rate");
         says(&format!("falaj --up-trace {back}"), "--up-trace: /");
         says(&format!("falaj --up-trace {back}"), "b.csv:3:1: 0s is not after the line before");
+        let line = |up: &str, down: &str| {
+            format!(
+                "falaj --up-trace {all} --up-trace-repeat {up} --down-trace {all} \
+                 --down-trace-repeat {down}"
+            )
+        };
+        says(&line("10.0007s", "10.0009s"), "--down-trace-repeat that are equal, or multiples");
+        parse(&line("20s", "10s")).expect("repetitions that are multiples");
         says("falaj --trace /no/such.csv", "/no/such.csv cannot be read: No such file");
     }
 }
