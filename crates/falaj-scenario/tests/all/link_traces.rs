@@ -149,3 +149,42 @@ fn a_trace_with_many_lines() {
     let (scenario, _) = parse(&text, "a.toml").unwrap();
     assert_eq!(scenario.changes.iter().count(), 999);
 }
+
+/// Two traces that repeat after different times make a schedule that is too long. The title of the
+/// error is the last one, by which the command line recognizes it.
+#[test]
+fn repetitions_without_a_short_common_multiple() {
+    let file = Contents::new(b"time,rate_mbit,delay_ms\n0,8,5\n2,4,50\n");
+    let text = |up: u64, down: u64| {
+        let read = |repeat| LinkTrace::read(&file.0, Some(Span::from_micros(repeat))).unwrap();
+        let (up, down) = (read(up), read(down));
+        format!(
+            "[link.a]\n[link.a.up]\n{}[link.a.down]\n{}{}{}",
+            up.keys(),
+            down.keys(),
+            up.changes("link.a.up"),
+            down.changes("link.a.down")
+        )
+    };
+    let errors = parse(&text(10_000_700, 10_000_900), "a.toml").unwrap_err();
+    let title = &errors.problems().last().expect("an error").title;
+    assert_eq!(*title, format!("more than {} changes", falaj_scenario::keys::CHANGES_MAX));
+    let (scenario, _) = parse(&text(20_000_000, 10_000_000), "a.toml").unwrap();
+    assert!(scenario.changes.iter().next().is_some());
+}
+
+/// The preset of a direction precedes the delay of the link, so the default queue depends on it.
+#[test]
+fn the_preset_of_a_direction_precedes_the_links_trace() {
+    let file = Contents::new(b"time,delay_ms\n0,5\n1,6\n");
+    let trace = file.read().unwrap();
+    let (keys, changes) = (trace.keys(), trace.changes("link.a"));
+    let text =
+        format!("[link.a]\nrate = \"unlimited\"\n{keys}[link.a.up]\npreset = \"geo\"\n{changes}");
+    let (scenario, _) = parse(&text, "a.toml").unwrap();
+    let later = scenario.changes.iter().next().expect("a change").scenario;
+    for scenario in [&scenario, &*later] {
+        let up = &scenario.links[0].up.pipe;
+        assert_eq!((up.delay, up.setup.rate), (Span::from_millis(260), Rate(3_000_000)));
+    }
+}
