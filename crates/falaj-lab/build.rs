@@ -1,5 +1,5 @@
-//! Passes the compiler's version to the program: the instruction counts of disciplines are compared
-//! per compiler.
+//! Passes the compiler's version and the architecture to the program: the instruction counts of
+//! disciplines are compared per compiler and architecture.
 
 use std::env;
 use std::process::Command;

@@ -96,7 +96,10 @@ impl Recording {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
             return ExitCode::SUCCESS;
         };
-        let name = path.display();
+        let (name, slow) = match self.standard_output.get() {
+            Some(_) => ("the capture on standard output".to_owned(), "its reader or disk"),
+            None => (path.display().to_string(), "the disk"),
+        };
         let (recorded, written) = recorder.finish();
         match written {
             Err(error) => {
@@ -104,7 +107,7 @@ impl Recording {
             }
             Ok(()) if recorded.missing > 0 => {
                 note!(
-                    "warning: {} packets are missing in {name}: the disk was too slow",
+                    "warning: {} packets are missing in {name}: {slow} was too slow",
                     recorded.missing
                 );
             }

@@ -44,7 +44,7 @@ pub fn has_interface(name: &str) -> bool {
     if_nametoindex(name).is_ok()
 }
 
-/// The interface of this network namespace that has an address.
+/// Name of the interface of this network namespace that has this address.
 pub fn interface_of(address: IpAddr) -> Option<String> {
     let is_it = |found: &SockaddrStorage| match address {
         IpAddr::V4(address) => found.as_sockaddr_in().is_some_and(|it| it.ip() == address),

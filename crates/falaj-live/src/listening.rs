@@ -85,7 +85,7 @@ fn name_in(error: io::Error, inodes: &[u64]) -> io::Error {
     }
 }
 
-/// Returns true if no socket can be bound to `wanted` while another socket listens at `held`.
+/// Returns true if a socket at `held` may be the reason why `wanted` is in use.
 fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
     let any = held.ip().is_unspecified() || wanted.ip().is_unspecified();
     held.port() == wanted.port() && (any || held.ip() == wanted.ip())

@@ -33,7 +33,7 @@ impl PoissonServer {
         self.sum(|_| 1.0)
     }
 
-    /// Arriving work over the server's capacity.
+    /// Utilisation: arriving work divided by the server's capacity.
     pub fn load(&self) -> f64 {
         self.sum(|time| time)
     }
@@ -44,9 +44,9 @@ impl PoissonServer {
         self.sum(|time| time * time) / 2.0
     }
 
-    /// Mean wait in order of arrival (Pollaczek and Khinchine); `None` if the load is 1 or more.
-    /// It is also the mean over all bytes of the waits of their packets in any other order without
-    /// interruptions and pauses (Kleinrock 1965).
+    /// Mean wait in order of arrival (Pollaczek and Khinchine); `None` if the load is 1 or more. In
+    /// any other work-conserving order without interruption, it is the mean wait weighted by
+    /// service time (conservation law, Kleinrock 1965).
     pub fn mean_wait(&self) -> Option<f64> {
         (self.load() < 1.0).then(|| self.residual() / (1.0 - self.load()))
     }
@@ -132,8 +132,8 @@ impl PoissonServer {
         more
     }
 
-    /// The distribution of the wait in order of arrival; `None` for a load of 1 or more, or so near
-    /// to it that the table would be too long.
+    /// The distribution of the wait in order of arrival; `None` for a load of 0, of 1 or more, or
+    /// so near to 1 that the table would be too long.
     pub fn waits(&self) -> Option<WaitTable> {
         WaitTable::of(self)
     }
@@ -158,8 +158,8 @@ pub fn mean_waits_by_rank(ranks: &[PoissonServer]) -> Vec<Option<f64>> {
 #[derive(Clone, Debug)]
 pub struct WaitTable {
     step: f64,
-    /// Probability of a wait of at most `n` steps and a half, for each `n`; the first value is the
-    /// probability of no wait.
+    /// First the probability of no wait; then, at index `n`, that of a wait of at most `n - 1/2`
+    /// steps.
     at_most: Vec<f64>,
 }
 
@@ -213,7 +213,7 @@ impl WaitTable {
         if time < 0.0 {
             return 0.0;
         }
-        // The values belong to 0, and then to the middle between two steps.
+        // Value 0 is at time 0, value `n` at `n - 1/2` steps.
         let place = time / self.step + 0.5;
         let (from, part) = match place {
             place if place < 1.0 => (0, 2.0 * place - 1.0),
@@ -276,7 +276,8 @@ mod tests {
 
     /// With room for one packet the loss is `load / (1 + load)`, whatever the services are. With
     /// room for two packets of one length the loss is, by hand, `1 - 1 / (e^-a + a)` at load `a`:
-    /// the chain has `left_1 = (1 - e^-a) / e^-a`, so `left_0 = e^-a`.
+    /// with `left_0 = 1` the chain has `left_1 = (1 - e^-a) / e^-a`; divided by their sum,
+    /// `left_0 = e^-a`.
     #[test]
     fn short_queues_lose_what_the_chain_says() {
         for load in [0.2_f64, 1.0, 3.0] {

@@ -1,5 +1,6 @@
-//! `falaj serve --fail-open BRIDGE`: a small process that restarts the service after it was killed
-//! or failed. Until the restart the kernel's own bridge joins the interfaces.
+//! `falaj serve --fail-open BRIDGE`: a small process that restarts the service whenever it ends,
+//! until this process itself receives a signal to end. Until the restart the kernel's own bridge
+//! joins the interfaces.
 //!
 //! At its start this process reads the scenario. After that it reads neither packets nor requests,
 //! so there is little in it that could fail.
@@ -100,8 +101,8 @@ fn start(bridge: &str) -> Result<Child> {
     // of this process is available as long as the process runs.
     let program = std::env::current_exe().ok().filter(|file| file.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
-    // The process that forwards packets sends the watchdog's notifications. A service manager
-    // cannot have known its process id.
+    // The service sends the watchdog's notifications. `WATCHDOG_PID` names the supervisor; with it
+    // the service would ignore the watchdog, so the variable is removed.
     start_unblocked(command.args(words).env_remove("WATCHDOG_PID").env(SUPERVISED, "1"));
     command.spawn().context("cannot start the service")
 }

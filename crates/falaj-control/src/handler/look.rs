@@ -25,13 +25,14 @@ pub struct Look {
     pub measured: Vec<Sojourns>,
     /// The counters of each adapter.
     pub adapters: Vec<(String, AdapterCounts)>,
-    /// The number of changes of flows or links until that instant.
+    /// Number of changes until that instant that added, removed or renumbered flows or links.
     others: u64,
 }
 
-/// Reads the present state of links and guarantees in parts. If flows change between two parts, the
-/// reading begins again. Measurements are written into the memory of `measured`, an earlier result
-/// that is no longer needed, so that repeated calls do not allocate it again.
+/// Reads the present state of links and guarantees in parts. The reading begins again if flows or
+/// links are added, removed or renumbered between two parts, or if masks change while counters of
+/// masked flows are summed. Measurements are written into the memory of `measured`, an earlier
+/// result that is no longer needed, so that repeated calls do not allocate it again.
 pub fn look(handler: &Mutex<Handler>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
         if let Some(look) = undisturbed(handler, &mut measured)? {
@@ -88,8 +89,8 @@ fn undisturbed(
     Ok(Some(look))
 }
 
-/// Returns true if flows or masks have changed since `look` was read: the parts of a sum would then
-/// not fit together.
+/// Returns true if flows or links were added, removed or renumbered, or masks changed, since `look`
+/// was read: the parts of a sum would then not fit together.
 fn is_outdated(handler: &Handler, look: &Look) -> bool {
     let masks = |scenario: &Scenario| -> Vec<Masks> {
         let directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);

@@ -23,7 +23,7 @@ pub struct Handler {
     pub(super) edited: Option<DocumentMut>,
     /// True if the text of the running scenario is up to date with the edited document.
     pub(super) is_written: bool,
-    /// Number of changes of flows or links.
+    /// Number of changes that added, removed or renumbered flows or links.
     pub(super) others: u64,
     /// Number of all changes.
     pub(super) changes: u64,

@@ -42,7 +42,8 @@ impl NetworkSpec {
     }
 }
 
-/// A pipe without delay and rate limit, for a direction of packets that pass no link.
+/// A pipe without delay and rate limit: one direction of the bypass, for packets that the rules
+/// send over no link.
 pub fn unlimited() -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(u32::MAX));
     let setup = Setup {

@@ -27,7 +27,8 @@ pub(super) enum LinkState {
         queue: FlowId,
         end: Time,
     },
-    /// Its device has no room before this instant.
+    /// No packet may go before this instant: the device has no room, or an earlier transmission
+    /// lasts until then.
     Full(Time),
     /// Its device was handed the last packet of this flow, which stays in its queue until `end`.
     Handed {
@@ -38,7 +39,7 @@ pub(super) enum LinkState {
 }
 
 impl LinkState {
-    /// Time of the next event without an arrival.
+    /// Time of the link's next event if no packet arrives before it.
     #[inline]
     pub(super) fn due(self) -> Time {
         match self {
@@ -59,7 +60,8 @@ impl LinkState {
         matches!(self, LinkState::Handed { leaf, .. } if leaf == flow)
     }
 
-    /// The queue whose head-of-line packet is on the wire, and when its last bit leaves.
+    /// The queue whose head-of-line packet is on the wire, and the earliest start of the next
+    /// packet. Impairments may delay that start beyond the last bit.
     pub(super) fn sending(self) -> Option<(FlowId, Time)> {
         match self {
             LinkState::Sending { queue, end } | LinkState::Handed { queue, end, .. } => {
@@ -87,11 +89,11 @@ pub(super) struct PipeCore {
     /// Breaches of contract by earlier disciplines of this pipe.
     pub(super) breaches: Vec<Breach>,
     /// Packets up to this length take the short path into the queue; 0 on a link that has
-    /// impairments, counts more bytes than packets have, or is paced by its device.
+    /// impairments, framing or a `device`.
     pub(super) plain: u32,
     /// True if the discipline chooses the next packet anew while the link waits for tokens.
     pub(super) peeks: bool,
-    /// State of a predecessor that is still to be dropped.
+    /// Memory of a predecessor that is still to be freed.
     pub(super) drops: Option<DeferredDrops>,
 }
 
@@ -162,14 +164,14 @@ impl PipeCore {
         self.properties.device_backlog.is_some()
     }
 
-    /// The current instant of the discipline: on a device-paced link, the end of the packets that
-    /// the device was handed.
+    /// The current instant of the discipline: `now`, or on a link with a device the end of the
+    /// packets that the device was handed, if that is later.
     #[inline]
     pub(super) fn clock(&self, now: Time) -> Time {
         self.device.map_or(now, |device| device.clock(now))
     }
 
-    /// Outputs that a packet leaves before the latest time guaranteed to it.
+    /// Outputs a report that a packet leaves earlier, by `by`, than its latest guaranteed time.
     #[cold]
     pub(super) fn early(&self, packet: &Packet, by: Span, out: &mut Vec<Output>) {
         let Packet { flow, handle, .. } = *packet;
@@ -212,8 +214,8 @@ impl PipeCore {
         }
     }
 
-    /// Transmits a packet on a link with impairments, which may occupy it beyond `end`. Returns the
-    /// time from which the next packet may go.
+    /// Transmits a packet on a link with impairments. They may keep the link occupied beyond `end`.
+    /// Returns the time from which the next packet may go.
     #[cold]
     pub(super) fn send_impaired(
         &mut self,
@@ -231,8 +233,8 @@ impl PipeCore {
         free
     }
 
-    /// Handles an arriving packet that may be too large, or is on a link with impairments or
-    /// framing. Returns its cost on the link, or `None` if it is too large and was dropped.
+    /// Handles an arriving packet that may be too large, or is on a link with impairments, framing
+    /// or a device. Returns its cost on the link, or `None` if it is too large and was dropped.
     #[cold]
     pub(super) fn comes_apart(
         &mut self,
@@ -282,8 +284,8 @@ impl PipeCore {
     pub(super) fn next_due(&self, shortest_head: &dyn Fn() -> Option<u32>) -> Time {
         let then = match self.link {
             LinkState::Idle => return Time::NEVER,
-            // The packet that leaves then was decided before, and the airtime of the next packet is
-            // not known yet.
+            // The packet on the wire is decided already. The next packet is not chosen yet, so its
+            // airtime is unknown.
             LinkState::Sending { end, .. } => end,
             LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
             LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
@@ -292,7 +294,7 @@ impl PipeCore {
             // A packet that may go then is handed over at once.
             LinkState::NotBefore(then) if self.device.is_some() => then,
             // One of the head-of-line packets goes first, and is due when its last bit has left.
-            // Its transmission may end a nanosecond before the airtime, which is rounded up.
+            // Its transmission may take a nanosecond less than the airtime, which is rounded up.
             LinkState::NotBefore(then) => {
                 let airtime = |bytes| self.wire.least_airtime(bytes);
                 then + shortest_head().map_or(Span::ZERO, airtime)
@@ -340,7 +342,8 @@ impl PipeCore {
         self.breaches.iter().cloned().for_each(|breach| breach.join(out));
     }
 
-    /// Returns true if nothing is on the wire, and neither wire nor device has a deficit or credit.
+    /// Returns true if the link is idle, its device has sent all packets, and its wire is at rest:
+    /// its transmissions are over, and its token bucket, if it has one, is full.
     pub(super) fn is_at_rest(&self, now: Time) -> bool {
         let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
         self.link == LinkState::Idle && !handed_over && self.wire.is_rested(now)
@@ -472,8 +475,8 @@ impl PipeCore {
     }
 
     /// Sorts the packets of another pipe: first the packets that join the new queues as they are,
-    /// with the packet on the wire first, then the packets that have to find room. Packets of
-    /// removed flows are dropped.
+    /// with the packet on the wire first, then the packets that have to find room. Packets of flows
+    /// mapped to [`FlowMapping::Dropped`] are dropped, except the packet on the wire.
     pub(super) fn sort(
         &mut self,
         (packets, sending): (Vec<Packet>, bool),
@@ -499,7 +502,8 @@ impl PipeCore {
                 self.stats.hot[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {
-                // No queue may count more than the largest packet; its time on the wire is fixed.
+                // No queued packet may count more bytes than the pipe's largest packet. The end of
+                // this packet's transmission was computed from its whole length.
                 self.stats.hot[flow.index()].backlog_bytes -= packet.bytes - largest;
                 packet.bytes = largest;
             }

@@ -293,11 +293,11 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
 }
 
-/// Compares the engine with the model over all sequences of six steps. A step is a packet (of one
-/// of three flows, in one of two sizes) and a pause of zero or one byte times, the same in the
-/// whole sequence, or a pause of three byte times. At one position of each sequence the setup
-/// changes, or the discipline becomes one queue, or the last flow is added. In most models, the
-/// added flow exists from the start, without packets.
+/// Compares the engine with the model over all sequences of six steps. A step is either a packet
+/// (of one of three flows, in one of two sizes) with a short pause after it, or a pause of three
+/// byte times. The short pause is zero or one byte times, the same throughout a sequence. At one
+/// position of each sequence the setup changes, or the discipline becomes one queue, or the last
+/// flow is added. In most models, the added flow exists from the start, without packets.
 fn every_sequence(
     specs: [&PipeSpec; 2],
     sizes: [u32; 2],

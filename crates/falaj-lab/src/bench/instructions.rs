@@ -1,7 +1,8 @@
 //! Instruction counts for `--instructions`. The program runs itself under valgrind's callgrind,
 //! which writes a part of its profile whenever `falaj_bench_mark` returns. The difference of two
 //! runs of different length contains only the repeated instructions. A count is the same on every
-//! machine, but depends on the compiler: so the checked-in table has a section for each compiler.
+//! machine of one architecture, but depends on the compiler: so the checked-in table has a section
+//! for each compiler and architecture.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -11,7 +12,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The compiler, from `build.rs`.
+/// The compiler's version and the architecture, from `build.rs`.
 const COMPILER: &str = env!("FALAJ_COMPILER");
 /// Permitted growth of a count, in percent.
 const TOLERANCE: u64 = 5;

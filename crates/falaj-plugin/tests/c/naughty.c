@@ -1,4 +1,5 @@
-/* Serves the first flow that has a packet, and after the fourth packet does what FAULT says. */
+/* Serves the first flow that has a packet, and after the fourth packet does what FAULT says
+   (NULLS...: when it is created). */
 #include "falaj_discipline.h"
 
 #include <stddef.h>

@@ -4,7 +4,8 @@ use super::key::Fallback::{Otherwise, Required};
 use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
-/// Maximum number of instants in a run at which scheduled changes take place.
+/// Maximum number of instants for which scheduled changes are worked out. After them, a cycle of
+/// changes may repeat without limit.
 pub const CHANGES_MAX: usize = 100_000;
 
 /// The keys of `[[change]]`.

@@ -8,7 +8,7 @@ use crate::contract::hooks::{MediumHooks, QueueHooks};
 /// implemented automatically for each type with the four traits.
 #[diagnostic::on_unimplemented(
     note = "a discipline has `Discipline`, `Guarantees`, `QueueHooks` and `MediumHooks`; where it \
-            needs none of the hooks: `impl QueueHooks for {Self} {{}}`"
+            needs no hooks: `impl QueueHooks for {Self} {{}}`, `impl MediumHooks for {Self} {{}}`"
 )]
 pub trait CompleteDiscipline: Discipline + QueueHooks + MediumHooks + Guarantees + 'static {}
 

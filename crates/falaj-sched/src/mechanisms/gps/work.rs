@@ -4,8 +4,8 @@ use super::clock::Work;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::Span;
 
-/// Work of a link of this rate in a nanosecond, and the fraction lost to rounding, in parts of
-/// `BIT_NANOS`.
+/// Work of a link of this rate in a nanosecond, and the fraction of a part that rounding drops, as
+/// a multiple of 1/`BIT_NANOS`.
 pub(super) fn pace(rate: Rate, byte: u64) -> (Work, u64) {
     let whole = Work::from(rate.0) * Work::from(byte);
     (whole / Work::from(BIT_NANOS), (whole % Work::from(BIT_NANOS)) as u64)

@@ -136,7 +136,7 @@ fn upgrades(mut told: LoggedService, [uplink, a, b]: [u32; 3]) {
     for n in 1..=UPGRADES {
         let said = told.said().matches("took over from").count();
         let next = upgrade(&told).stderr(told.says_where()).spawn().expect("it starts");
-        // The old process ends as requested.
+        // The old process ends with status 0.
         let mut before = std::mem::replace(&mut told.service.child, next);
         assert_eq!(before.wait().expect("it ends").code(), Some(0), "{}", told.said());
         until("the new one goes on", || told.said().matches("took over from").count() > said);
