@@ -107,7 +107,15 @@ const PAGES: &[Page] = &[
         ..page("docs/how-to/mask.md")
     },
     page("docs/how-to/editor.md"),
-    Page { files: &[("client", Text("#!/bin/sh\n"))], ..page("docs/how-to/emulate.md") },
+    Page {
+        files: &[
+            ("client", Text("#!/bin/sh\n")),
+            ("train.csv", Text("time (s),rate (mbit),delay (ms)\n0,8,20\n10,2,60\n")),
+            ("up.trace", Text("1\n2\n3\n")),
+            ("down.trace", Text("1\n1\n2\n")),
+        ],
+        ..page("docs/how-to/emulate.md")
+    },
     Page { files: &[UPLINK, ("links/office.toml", Office(""))], ..page("docs/how-to/format.md") },
     Page { files: &[("star.toml", Block(0))], ..page("docs/how-to/hosts.md") },
     Page {
