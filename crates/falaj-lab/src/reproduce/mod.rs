@@ -124,8 +124,8 @@ pub struct Args {
     ///
     /// All rates are a quarter of the paper's, and each second is shortened to 300 ms; this takes
     /// half an hour. With --quick, each figure is measured once, some with seconds of 100 ms, in
-    /// some minutes. Needs Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the
-    /// last two may be unpacked (`dpkg -x`) in a directory, --guests=DIR.
+    /// some minutes. Needs Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static;
+    /// the last two may be unpacked (`dpkg -x`) in a directory, --guests=DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
         default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
     guests: Option<PathBuf>,

@@ -324,7 +324,7 @@ impl Guarantees for Wf2qPlus {
     /// flow `j` sends at most `w_j (L + S)/w + 2 L` bytes.
     ///
     /// Virtual times are rounded to half a unit when a flow becomes backlogged or silent. Two bytes
-    /// are for that, and one is for [`NEAR`].
+    /// are for that, and one is for starts just after virtual time, which count as passed.
     fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
         let largest = u64::from(self.weights.largest);
         by_starts(&self.weights, f, largest, 2 * largest + 3)

@@ -53,8 +53,8 @@ const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net
                          processors that are emulated send no faster, and are multiplied by four \
                          here. \
                          Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with \
-                         --quick all once, some in 100 ms). Rates are those of payload. Each figure \
-                         with what the paper had, and with what falaj has in its place (\"ours\"). \
+                         --quick all once, some in 100 ms). Rates are those of payload. Each \
+                         figure with what the paper had, and with what falaj has in its place (\"ours\"). \
                          Simulated beside measured: the same scenario, the same scheduler. The \
                          paper prints curves and no numbers: the published values here are those \
                          that its text states, and for ours the guaranteed ones; in Figures 6a and \
