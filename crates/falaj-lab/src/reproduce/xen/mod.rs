@@ -49,16 +49,16 @@ const FIRST: &str = "the same in the first 100 ms after a change, simulated";
 
 const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a \
                          virtual adapter (vhost-user); datagrams of 1500 B go over a link of 25 \
-                         Mbit/s to a network namespace: all rates are a quarter of the paper's, as \
-                         processors that are emulated send no faster, and are multiplied by four \
-                         here. \
-                         Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with \
-                         --quick all once, some in 100 ms). Rates are those of payload. Each \
-                         figure with what the paper had, and with what falaj has in its place (\"ours\"). \
-                         Simulated beside measured: the same scenario, the same scheduler. The \
-                         paper prints curves and no numbers: the published values here are those \
-                         that its text states, and for ours the guaranteed ones; in Figures 6a and \
-                         6b, whose senders are not the paper's, those of the scheduler's model.";
+                         Mbit/s to a network namespace: all rates are a quarter of the paper's, \
+                         as processors that are emulated send no faster, and are multiplied by \
+                         four here. Figures 4 and 5 ten times, the others once, in seconds of 300 \
+                         ms (with --quick all once, some in 100 ms). Rates are those of payload. \
+                         Each figure with what the paper had, and with what falaj has in its \
+                         place (\"ours\"). Simulated beside measured: the same scenario, the same \
+                         scheduler. The paper prints curves and no numbers: the published values \
+                         here are those that its text states, and for ours the guaranteed ones; \
+                         in Figures 6a and 6b, whose senders are not the paper's, those of the \
+                         scheduler's model.";
 
 /// The sources of tolerances.
 const WORDS: &str = "words of the paper";
