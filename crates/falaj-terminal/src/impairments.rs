@@ -14,6 +14,9 @@ pub fn words(direction: &Direction) -> Vec<String> {
     let capacity = match &direction.pipe.capacity {
         Capacity::Serialise => None,
         Capacity::TokenBucket(bytes) => Some(format!("token bucket of {bytes}B")),
+        Capacity::TwoBuckets { burst, peak, peak_burst } => {
+            Some(format!("token buckets of {burst}B and, at a peak of {peak}, {peak_burst}B"))
+        }
         Capacity::Steps(steps) => {
             let (low, high) = steps.range();
             Some(format!("the mean of {low} to {high}"))

@@ -143,7 +143,8 @@ impl PipeCore {
             device: DeviceState::new(spec),
             stats,
             plain: 0,
-            peeks: scheduler.peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
+            peeks: scheduler.peeks
+                && matches!(spec.capacity, Capacity::TokenBucket(_) | Capacity::TwoBuckets { .. }),
             impairer,
             breaches: Vec::new(),
             spec: Arc::clone(spec),
@@ -428,6 +429,7 @@ impl PipeCore {
             stats,
             free_from: free.0,
             wire_end: self.wire.ended().0,
+            peak_end: self.wire.peak_ended().0,
             impairments: self.impairer.as_ref().map(|impairer| impairer.progress()),
         })
     }
@@ -437,7 +439,7 @@ impl PipeCore {
         if !state.fits(self.properties.flows, self.spec.setup.largest) {
             return None;
         }
-        let PipeState { waiting, stats, free_from, wire_end, impairments } = state;
+        let PipeState { waiting, stats, free_from, wire_end, peak_end, impairments } = state;
         let impaired = std::mem::take(&mut self.stats.impairments);
         self.stats = stats;
         if self.stats.impairments.is_empty() {
@@ -446,7 +448,7 @@ impl PipeCore {
         if let (Some(impairer), Some(progress)) = (&mut self.impairer, impairments) {
             impairer.resume(progress);
         }
-        self.wire.resume(Time(wire_end));
+        self.wire.resume(Time(wire_end), Time(peak_end));
         match &mut self.device {
             Some(device) => device.handed(Time(free_from)),
             None => self.link = LinkState::Full(Time(free_from)),

@@ -21,6 +21,8 @@ pub struct PipeState {
     /// The end of the last transmission by the link's rate alone; for a token bucket, the time at
     /// which it is full.
     pub(super) wire_end: u64,
+    /// Time at which the token bucket of the peak rate is full; zero without one.
+    pub(super) peak_end: u64,
     /// State of impairments, if the link has any.
     pub(super) impairments: Option<ImpairmentProgress>,
 }

@@ -135,20 +135,28 @@ impl<'a> Direction<'a> {
                     self.notes.extend(netem.notes.iter().cloned());
                     true
                 }
-                Qdisc::Tbf { rate: bits, burst, limit, overhead, atm } => {
+                Qdisc::Tbf { bucket, peak, limit, overhead, atm } => {
                     self.takes_rate(&node.at)?;
-                    self.table.text("rate", rate(*bits));
-                    self.table.text("burst", size(*burst));
+                    self.table.text("rate", rate(bucket.rate));
+                    self.table.text("burst", size(bucket.burst));
+                    if let Some(peak) = peak {
+                        let buckets = [("rate", rate(peak.rate)), ("burst", size(peak.burst))];
+                        let quoted = buckets.map(|(key, value)| (key, quote(&value)));
+                        self.table.set("peak", inline(&quoted));
+                    }
                     if overhead.is_some() || *atm {
                         self.costs(&node.at, overhead.as_deref(), *atm)?;
                     }
-                    if *burst < LARGEST {
+                    let mtu = peak.as_ref().map(|peak| ("mtu", peak.burst));
+                    let sizes = [("burst", bucket.burst)].into_iter().chain(mtu);
+                    let least = sizes.min_by_key(|(_, bytes)| *bytes);
+                    if let Some((word, bytes)) = least.filter(|(_, bytes)| *bytes < LARGEST) {
                         let what = format!(
-                            "tbf drops every packet larger than its burst of {}; here they pass",
-                            size(*burst)
+                            "tbf drops every packet larger than its {word} of {}; here they pass",
+                            size(bytes)
                         );
                         let help = format!(
-                            "a `burst` of {LARGEST}b or more lets all packets of Ethernet pass in tc"
+                            "a `{word}` of {LARGEST}b or more lets all packets of Ethernet pass in tc"
                         );
                         self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                     }
@@ -158,6 +166,15 @@ impl<'a> Direction<'a> {
                 Qdisc::Fifo { packets, bytes } => {
                     let limit = packets.map(|n| format!("{n}p")).or(bytes.map(size));
                     limit.iter().for_each(|limit| self.fifo(limit));
+                    false
+                }
+                Qdisc::PfifoFast if self.needs_rate(node, "priority").is_err() => {
+                    let what = format!(
+                        "the rate of {} is unknown, so no packet waits in the bands of \
+                         `pfifo_fast`: `--rate` sets it",
+                        self.of.name
+                    );
+                    self.notes.push(Problem::warning(node.at.clone(), what));
                     false
                 }
                 Qdisc::Managed(managed) => {

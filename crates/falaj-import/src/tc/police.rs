@@ -14,11 +14,11 @@ const LARGEST: u64 = 1514;
 
 /// A token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bucket {
+pub(super) struct Bucket {
     /// The rate at which it fills, bit/s.
-    rate: u64,
+    pub(super) rate: u64,
     /// Its size in bytes.
-    burst: u64,
+    pub(super) burst: u64,
 }
 
 impl Bucket {
@@ -26,6 +26,19 @@ impl Bucket {
     fn fill_time(self) -> u64 {
         let units = u128::from(self.burst) * 8_000_000_000;
         u64::try_from(units / u128::from(self.rate.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Returns why tc fills `peak`, the bucket of `peakrate`, less than falaj does beside this
+    /// bucket of `rate`; `None` if both fill it alike.
+    pub(super) fn limits_peak(self, peak: Bucket) -> Option<String> {
+        (peak.fill_time() > self.fill_time()).then(|| {
+            format!(
+                "tc fills the bucket of `peakrate` for at most {} between two packets, in which \
+                 the bucket of `rate` becomes full; here it fills up to its `mtu` of {}",
+                time(self.fill_time()),
+                size(peak.burst)
+            )
+        })
     }
 
     /// The bucket as a table of `conforms-to`.
@@ -160,13 +173,7 @@ pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem
         }
         (None, None) => None,
     };
-    if let Some(peak) = peak.filter(|peak| peak.fill_time() > bucket.fill_time()) {
-        let what = format!(
-            "tc fills the bucket of `peakrate` for at most {} between two packets, in which the \
-             bucket of `rate` becomes full; here it fills up to its `mtu` of {}",
-            time(bucket.fill_time()),
-            size(peak.burst)
-        );
+    if let Some(what) = peak.and_then(|peak| bucket.limits_peak(peak)) {
         args.notes.push(Problem::warning(police.at.clone(), what));
     }
     Ok(Police { bucket, peak, conforming, exceeding, at: police.at.clone() })

@@ -7,6 +7,7 @@ use super::cake::{self, Cake};
 use super::classes::{self, Cbs, Hfsc, Htb};
 use super::fq;
 use super::netem::{self, Netem};
+use super::police::Bucket;
 use super::stab;
 use crate::amounts::{tc_rate, tc_size, tc_time, whole};
 use crate::args::{Args, no_equal, unknown};
@@ -19,10 +20,10 @@ use falaj_scenario::suggest::quoted;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Qdisc {
     Netem(Netem),
-    /// A token bucket filter; `limit` is in bytes.
+    /// A token bucket filter, which may have a second bucket for a peak rate; `limit` is in bytes.
     Tbf {
-        rate: u64,
-        burst: u64,
+        bucket: Bucket,
+        peak: Option<Bucket>,
         limit: u64,
         overhead: Option<String>,
         atm: bool,
@@ -44,6 +45,8 @@ pub(super) enum Qdisc {
         r2q: Option<u64>,
     },
     Hfsc(Option<u16>),
+    /// Three bands, to which no filter sends packets.
+    PfifoFast,
     /// Bands; a band of a lower number has priority.
     Prio {
         bands: u64,
@@ -100,14 +103,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
-        // This is a device's default discipline: in a scenario it becomes a queue of 1000 packets.
-        "pfifo_fast" => {
-            let what = "`pfifo_fast` becomes one queue; in Linux it has three, by the type of \
-                        service, as `prio` without filters";
-            args.notes.push(Problem::warning(kind.at.clone(), what));
-            nothing_more(args, "pfifo_fast")?;
-            Ok(Qdisc::Fifo { packets: None, bytes: None })
-        }
+        "pfifo_fast" => nothing_more(args, "pfifo_fast").map(|()| Qdisc::PfifoFast),
         "noqueue" | "mq" => {
             nothing_more(args, &kind.text).map(|()| Qdisc::Fifo { packets: None, bytes: None })
         }
@@ -160,7 +156,7 @@ fn nothing_more(args: &mut Args<'_>, kind: &str) -> Result<(), Problem> {
     }
 }
 
-/// Reads `tbf rate R burst B latency T`, or `limit L`.
+/// Reads `tbf rate R burst B latency T`, or `limit L`, with `peakrate R mtu B`.
 fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     const WORDS: &[&str] = &[
         "rate",
@@ -169,12 +165,15 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "maxburst",
         "limit",
         "latency",
+        "peakrate",
+        "mtu",
+        "minburst",
         "overhead",
         "linklayer",
         "mpu",
     ];
     let (mut rate, mut burst, mut limit, mut latency) = (None, None, None, None);
-    let (mut overhead, mut atm) = (None, false);
+    let (mut peak, mut mtu, mut overhead, mut atm) = (None, None, None, false);
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "rate" => rate = Some(tc_rate(args.value("a rate")?)?),
@@ -184,31 +183,53 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
             "overhead" => overhead = Some(format!("{}B", whole(args.value("a number of bytes")?)?)),
             "linklayer" => atm = stab::cells(args)?,
             "mpu" => stab::mpu(word, args)?,
-            "peakrate" | "mtu" | "minburst" => {
-                return Err(no_equal(
-                    word.at.clone(),
-                    &word.text,
-                    "a link has one token bucket, whose burst passes at the speed of the device: \
-                     leave this out",
-                ));
-            }
+            "peakrate" => peak = Some((tc_rate(args.value("a rate")?)?, word)),
+            "mtu" | "minburst" => mtu = Some((classes::bucket(args)?, word)),
             _ => return Err(stray(word, "tbf", WORDS)),
         }
     }
+    let all = args.all();
     let missing = |what: &str| {
-        Problem::error(args.all(), format!("tbf needs {what}"))
+        Problem::error(all.clone(), format!("tbf needs {what}"))
             .help("as in `tbf rate 1mbit burst 10kb latency 50ms`")
     };
     let (rate, burst) =
         (rate.ok_or_else(|| missing("a `rate`"))?, burst.ok_or_else(|| missing("a `burst`"))?);
+    let bucket = Bucket { rate, burst };
+    let peak = match (peak, mtu) {
+        (Some((peak, word)), Some(_)) if peak <= rate => {
+            return Err(Problem::error(word.at.clone(), "the `peakrate` is not above the `rate`")
+                .help(
+                    "tc refuses it: write a higher `peakrate`, or leave out `peakrate` and `mtu`",
+                ));
+        }
+        (Some((rate, _)), Some((burst, _))) => Some(Bucket { rate, burst }),
+        (Some((_, word)), None) => {
+            return Err(Problem::error(word.at.clone(), "`peakrate` needs an `mtu`")
+                .help("its number of bytes is the size of the second token bucket"));
+        }
+        (None, Some((_, word))) => {
+            args.left_out(word, "it is the size of a second bucket, which `peakrate` would make");
+            None
+        }
+        (None, None) => None,
+    };
     let limit = match (limit, latency) {
         (Some(limit), _) => limit,
+        // The bytes that the buckets let pass in that time: the lesser of the two numbers.
         (None, Some(latency)) => {
-            (u128::from(rate) * u128::from(latency) / 8_000_000_000) as u64 + burst
+            let within = |bucket: Bucket| {
+                let gained = u128::from(bucket.rate) * u128::from(latency) / 8_000_000_000;
+                gained as u64 + bucket.burst
+            };
+            peak.map_or(within(bucket), |peak| within(peak).min(within(bucket)))
         }
         (None, None) => return Err(missing("a `limit` or a `latency`")),
     };
-    Ok(Qdisc::Tbf { rate, burst, limit, overhead, atm })
+    if let Some(what) = peak.and_then(|peak| bucket.limits_peak(peak)) {
+        args.notes.push(Problem::warning(all, what));
+    }
+    Ok(Qdisc::Tbf { bucket, peak, limit, overhead, atm })
 }
 
 fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
@@ -244,7 +265,8 @@ const BY_SERVICE: [(u8, usize); 3] = [(0x08, 2), (0x10, 6), (0x18, 4)];
 
 impl PriorityMap {
     /// The map of `prio` if a script gives none.
-    const OF_PRIO: PriorityMap = PriorityMap([1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+    pub(super) const OF_PRIO: PriorityMap =
+        PriorityMap([1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
 
     /// Reads the bands of the first priorities.
     fn read(args: &mut Args<'_>) -> Result<Vec<u64>, Problem> {

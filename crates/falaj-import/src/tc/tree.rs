@@ -125,6 +125,11 @@ impl Tree {
                 self.kind = "priority";
                 self.shaped(device)?;
             }
+            Qdisc::PfifoFast => {
+                (0..3).for_each(|b| band(b, Some(("priority", b.to_string()))));
+                self.by_priority(&PriorityMap::OF_PRIO, node, device);
+                self.kind = "priority";
+            }
             Qdisc::Ets { bands, strict, quanta, map } => {
                 for b in 0..*bands {
                     band(
@@ -476,6 +481,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns true if the discipline has numbered bands instead of classes of its own.
+    fn has_bands(&self) -> bool {
+        ["priority", "cbs", "ets"].contains(&self.kind)
+    }
+
     /// Collects the filters of a class (0: the discipline itself), in the order in which they are
     /// tried. A filter that sends to an inner class is followed by the filters of that class,
     /// restricted to its own packets. `asked` gets the places of these filters.
@@ -515,6 +525,18 @@ impl Tree {
                     return Err(no_equal_phrase(filter.at.clone(), "`pass` without a class", why));
                 }
             };
+            // Bands are found by the minor number alone, classes by both numbers.
+            let of_here = |to: &Handle| self.has_bands() || to.major == major;
+            if let Some(to) = class_of.filter(|to| !of_here(to)) {
+                let what = format!(
+                    "a filter of {major:x}: sends to {:x}:{:x}, a class of another discipline",
+                    to.major, to.minor
+                );
+                return Err(Problem::error(filter.at.clone(), what).help(format!(
+                    "name a class of {major:x}: in `flowid`; the discipline below that class has \
+                     filters of its own, by `parent`"
+                )));
+            }
             let Some(to) = class_of.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))
             else {
                 let to = class_of.map_or((0, 0), |to| (to.major, to.minor));

@@ -117,6 +117,10 @@ fn scripts_of_tc() {
             "the filter sends to 1:99, a class that does not exist",
         ),
         (
+            &format!("{htb}tc filter add dev eth0 parent 1: matchall flowid 2:10"),
+            "a filter of 1: sends to 2:10, a class of another discipline",
+        ),
+        (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
             "with probability 0, RED acts on no packet below `max`",
         ),
@@ -167,6 +171,14 @@ fn scripts_of_tc() {
         ),
         (&police("rate 1mbit burst 10k conform-exceed drop/drop"), "`drop` has no equivalent here"),
         (&police("rate 1mbit burst 10k peakrate 2mbit drop"), "`peakrate` needs an `mtu`"),
+        (
+            "tc qdisc add dev eth0 root tbf rate 1mbit burst 10k limit 9000 peakrate 2mbit",
+            "`peakrate` needs an `mtu`",
+        ),
+        (
+            "tc qdisc add dev eth0 root tbf rate 1mbit burst 10k limit 9k peakrate 1mbit mtu 2k",
+            "the `peakrate` is not above the `rate`",
+        ),
         (
             &format!(
                 "{}\ntc filter add dev eth0 parent ffff: prio 65535 basic police rate 2mbit burst 9k flowid :1",

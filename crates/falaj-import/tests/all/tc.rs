@@ -103,6 +103,26 @@ fn a_bucket_with_a_delay_below() {
     );
 }
 
+/// The command of chaos-mesh for a bandwidth with a peak rate.
+#[test]
+fn a_bucket_with_a_peak_rate() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: tbf rate 8mbit burst 10000 limit 20971520 peakrate 16mbit minburst 1600",
+        expect![[r##"
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: tbf rate 8mbit burst 10000 limit 20971520 peakrate 16mbit minburst 1600
+            [link.eth0.up]
+            rate = "8mbit"
+            burst = "10kB"
+            peak = { rate = "16mbit", burst = "1600B" }
+            scheduler = { kind = "fifo", queue = "20MiB" }
+        "##]],
+    );
+}
+
 #[test]
 fn what_comes_in_is_sent_by_another_device() {
     becomes(
@@ -251,6 +271,96 @@ fn classes_and_their_filters() {
             [link.eth0.up.flow.2-3]
             match = "any"
             quantum = "1514B"
+            queue = "1000p"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb\n\
+         tc qdisc add dev eth0 parent 1: pfifo_fast",
+        expect![[r##"
+            # note: 2: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb
+            # tc qdisc add dev eth0 parent 1: pfifo_fast
+            [link.eth0.up]
+            rate = "1mbit"
+            burst = "5KiB"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.0-3]
+            match = "ip tos 0x08/0x18"
+            priority = 2
+            queue = "1000p"
+
+            [link.eth0.up.flow.0-1]
+            match = "ip tos 0x10/0x18"
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.0-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root pfifo_fast",
+        expect![[r##"
+        # note: 1: the rate of eth0 is unknown, so no packet waits in the bands of `pfifo_fast`: `--rate` sets it
+        # packets that eth0 sends go up
+        [link.eth0]
+        rate = "unlimited"
+
+        # tc qdisc add dev eth0 root pfifo_fast
+        [link.eth0.up]
+    "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: htb default 2\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:2 htb rate 2mbit\n\
+         tc qdisc add dev eth0 parent 1:1 pfifo_fast\n\
+         tc filter add dev eth0 parent 1: protocol ip matchall flowid 1:1",
+        expect![[r##"
+            # note: 1: the rate of eth0 is unknown, and taken as 1000gbit: classes without a limit of their own never wait
+            # note: 4: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 2
+            [link.eth0.up]
+            rate = "1000gbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-1]
+            match = "ip"
+            rate = "1mbit"
+            ceil = "1mbit"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-1.flow.0-3]
+            match = "ip tos 0x08/0x18"
+            priority = 2
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-1.flow.0-1]
+            match = "ip tos 0x10/0x18"
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-1.flow.0-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
             queue = "1000p"
         "##]],
     );

@@ -11,7 +11,7 @@ const TC: &[&str] = &[
      tc qdisc add dev c root netem loss state 1% 10% 5% 50% 0.5% slot 20ms 30ms packets 5 bytes 6000",
     "tc qdisc add dev a root handle 1: stab mtu 2048 tsize 128 mpu 64 overhead 32 linklayer atm tbf rate 1mbit burst 2k/8 latency 50ms\n\
      tc qdisc add dev a parent 1: netem delay 3ms\n\
-     tc qdisc add dev b root tbf rate 1mbit burst 2k limit 9000 mpu 64 overhead 8",
+     tc qdisc add dev b root tbf rate 1mbit burst 2k limit 9000 mpu 64 overhead 8 peakrate 2mbit mtu 2000",
     "tc qdisc add dev a root handle 1: htb default 30 r2q 20 direct_qlen 5\n\
      tc class add dev a parent 1: classid 1:1 htb rate 100mbit burst 20k cburst 30k overhead 4\n\
      tc class add dev a parent 1:1 classid 1:10 htb rate 60mbit ceil 90mbit burst 21k cburst 31k prio 1 quantum 3000 overhead 4 mpu 64 mtu 1600\n\

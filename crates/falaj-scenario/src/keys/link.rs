@@ -51,6 +51,22 @@ pub const TRACE: &[Key] = &[
     ),
 ];
 
+/// The keys of `peak = { … }`.
+pub const PEAK: &[Key] = &[
+    key(
+        "rate",
+        Holds::Value(Kind::Rate),
+        Required,
+        "rate at which the second token bucket fills, above the link's `rate`",
+    ),
+    key(
+        "burst",
+        Holds::BytesIn { min: 1, max: BURST_MAX },
+        Otherwise("one largest packet"),
+        "size of the second token bucket",
+    ),
+];
+
 /// The keys of `[link.NAME.up]` and `[link.NAME.down]`. A key that is not set there has its value
 /// from `[link.NAME]`.
 pub const DIRECTION: &[Key] = {
@@ -147,6 +163,13 @@ const OWN: &[Key] = &[
         Holds::BytesIn { min: 1, max: BURST_MAX },
         Otherwise("none: the link is occupied by each packet for its transmission time"),
         "size of a token bucket that fills at `rate`: packets pass in no time while it has tokens",
+    ),
+    key(
+        "peak",
+        Holds::Brief(PEAK),
+        Otherwise("none: a burst leaves at once"),
+        "second token bucket, only with `burst`: packets pass while both buckets have tokens, so \
+         that bursts leave at its `rate`",
     ),
     key(
         "trace",

@@ -21,7 +21,7 @@ pub(crate) use flow::{KIND, LIMIT, POLICY};
 pub(crate) use key::key;
 pub use key::{Fallback, Holds, Key, Table};
 pub(crate) use link::{CARRIES, direction};
-pub use link::{DIRECTION, LINK, PROFILE, TRACE};
+pub use link::{DIRECTION, LINK, PEAK, PROFILE, TRACE};
 pub use renamed::{RENAMED, present};
 pub use rule::{CONFORMS_TO, LOOKED_UP, RULE, TO};
 pub(crate) use sample::{inline, sample};
@@ -87,6 +87,13 @@ const BEFORE: &[Table] = &[
         header: "trace = { … }",
         doc: "a file with the link's rate over time; `trace = \"up.csv\"` is the file alone",
         keys: TRACE,
+    },
+    Table {
+        word: "peak",
+        header: "peak = { … }",
+        doc: "the second token bucket of a link that has a `burst`: it limits the rate at which a \
+              burst leaves; `peak = \"100mbit\"` is the rate alone",
+        keys: PEAK,
     },
     Table {
         word: "profile",

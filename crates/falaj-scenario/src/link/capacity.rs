@@ -1,4 +1,4 @@
-//! Reads the capacity of a link: its rate, its trace, or its token bucket.
+//! Reads the capacity of a link: its rate, its trace, or its token buckets.
 
 use crate::diagnostics::Problem;
 use crate::files::trace::{self, Trace};
@@ -30,10 +30,11 @@ pub(crate) struct Traces(RefCell<BTreeMap<TraceKey, (Rate, Capacity)>>);
 type TraceKey = (String, bool, Option<Span>, u32);
 
 /// Returns the rate (for a trace, its mean) and the capacity; `None` after an error, which was
-/// reported.
+/// reported. `largest` is the number of bytes of the largest packet.
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
     layer: Option<CountedLayer>,
+    largest: u32,
     bw: Option<Rate>,
     (beside, traces): (&Path, &Traces),
     problems: &mut Vec<Problem>,
@@ -54,15 +55,11 @@ pub(crate) fn capacity(
     let burst = value("burst", tables, problems);
     if own.means("trace") {
         let given = BriefTable::read(keys::direction("trace")?, nearest, problems).ok()??;
-        if let Some(field) = tables.iter().find_map(|t| t.field("burst")) {
-            problems.push(
-                Problem::error(
-                    field.name_at.clone(),
-                    "a link with a trace cannot be a token \
-                                                       bucket",
-                )
-                .help("leave out `burst`, or write a `rate` in place of the `trace`"),
-            );
+        for name in ["burst", "peak"] {
+            let Some(field) = tables.iter().find_map(|t| t.field(name)) else { continue };
+            let what = "a link with a trace cannot be a token bucket";
+            let help = format!("leave out `{name}`, or write a `rate` in place of the `trace`");
+            problems.push(Problem::error(field.name_at.clone(), what).help(help));
             return None;
         }
         let field = given.fields.field("file")?;
@@ -97,9 +94,54 @@ pub(crate) fn capacity(
             );
             None
         }
-        Some(Value::Bytes(bytes)) => Some((rate, Capacity::TokenBucket(bytes))),
-        _ => Some((rate, Capacity::Serialise)),
+        Some(Value::Bytes(burst)) => {
+            let capacity = match peak(rate, largest, tables, problems).ok()? {
+                Some((peak, peak_burst)) => Capacity::TwoBuckets { burst, peak, peak_burst },
+                None => Capacity::TokenBucket(burst),
+            };
+            Some((rate, capacity))
+        }
+        _ => match tables.iter().find_map(|t| t.field("peak")) {
+            Some(field) => {
+                let what = "`peak` limits the speed of a `burst`, and the link has none";
+                let help = "write a `burst`, or leave out `peak`";
+                problems.push(Problem::error(field.name_at.clone(), what).help(help));
+                None
+            }
+            None => Some((rate, Capacity::Serialise)),
+        },
     }
+}
+
+/// Returns the rate and the size of the second token bucket of a link of this rate, if it has one;
+/// `Err` after an error, which was reported. Without a `burst`, its size is that of the largest
+/// packet.
+fn peak(
+    rate: Rate,
+    largest: u32,
+    tables: &[&Fields<'_>],
+    problems: &mut Vec<Problem>,
+) -> Result<Option<(Rate, u64)>, ()> {
+    let key = keys::direction("peak").ok_or(())?;
+    let Some(given) = BriefTable::read(key, tables, problems)? else { return Ok(None) };
+    let peak = given.values.rate("rate").ok_or(())?;
+    let burst = given.values.bytes("burst").unwrap_or(largest.max(1).into());
+    if peak.is_unlimited() {
+        let what = format!("{}: an unlimited peak rate limits nothing", given.fields.what);
+        let help = "write a rate above the link's `rate`, or leave out `peak`";
+        problems.push(Problem::error(given.at("rate"), what).help(help));
+        return Err(());
+    }
+    if peak <= rate {
+        let what = format!(
+            "{}: a peak rate of {peak} is not above the link's rate of {rate}",
+            given.fields.what
+        );
+        let help = format!("write a rate above {rate}, or leave out `peak`");
+        problems.push(Problem::error(given.at("rate"), what).help(help));
+        return Err(());
+    }
+    Ok(Some((peak, burst)))
 }
 
 fn value(

@@ -119,6 +119,12 @@ impl Draft<'_> {
         default_queue(rate, delay, self.layer.largest(self.mtu))
     }
 
+    /// The bytes that a packet of the largest size costs on the link.
+    fn largest(&self) -> u32 {
+        let largest = self.layer.largest(self.mtu);
+        Framing { overhead: self.overhead, cells: self.cells, largest }.of(largest)
+    }
+
     fn known_delay(&self) -> Option<Span> {
         self.is_known("delay").then_some(self.pipe.delay)
     }
@@ -189,12 +195,13 @@ const READERS: &[Reader] = &[
         },
     },
     Reader {
-        keys: &["rate", "trace", "burst"],
+        keys: &["rate", "trace", "burst", "peak"],
         read: |source, draft, problems| {
             let layer = draft.is_known("layer").then_some(draft.layer);
             let (tables, files) = (source.tables, (source.beside, source.traces));
+            let largest = draft.largest();
             (draft.pipe.setup.rate, draft.pipe.capacity) =
-                capacity::capacity(tables, layer, draft.bandwidth, files, problems)?;
+                capacity::capacity(tables, layer, largest, draft.bandwidth, files, problems)?;
             Some(())
         },
     },
@@ -307,11 +314,12 @@ impl<'a> Source<'_, 'a> {
             // has for flows must have a default.
             draft.flows.push(all(self.tables, chosen.entry, queue, problems)?);
         }
+        let on_the_link = draft.largest();
         let Draft { mut pipe, layer, mtu, overhead, cells, flows, .. } = draft;
         let largest = layer.largest(mtu);
         pipe.framing =
             (overhead != 0 || cells != Cells::None).then_some(Framing { overhead, cells, largest });
-        pipe.setup.largest = pipe.framing.map_or(largest, |framing| framing.of(framing.largest));
+        pipe.setup.largest = on_the_link;
         if chosen.entry.wants_layer {
             pipe.setup.scheduler.set("layer", Value::Choice(layer.name()));
         }

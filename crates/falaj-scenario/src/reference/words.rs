@@ -187,7 +187,7 @@ const WORDS: &[FieldWord] = &[
         &["token bucket", "leaky bucket", "burst", "burstiness"],
         "a rate, and a number of bytes that may exceed it at once: of a link, of a shaped flow, or \
          as an upper bound on a source's traffic",
-        &["link.burst", "flow.envelope"],
+        &["link.burst", "link.peak", "flow.envelope"],
     ),
     word(
         &["arrival curve", "network calculus", "worst case", "worst-case", "bound", "sla"],

@@ -129,7 +129,7 @@ fn an_error_is_at_the_setting_that_causes_it() {
             12 | set = { "a.rat" = "5mbit" }
                |                   ^^^^^^^ did you mean `rate`?
                |
-               = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+               = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: `b.rate`: no table of the scenario has such a key; its tables are `link.a`, `link.a.flow.x`, `link.a.flow.y`
               --> a.toml:15:20

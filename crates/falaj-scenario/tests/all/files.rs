@@ -276,6 +276,31 @@ fn the_rate_may_follow_a_trace() {
 }
 
 #[test]
+fn a_burst_may_have_a_peak_rate() {
+    let text = r#"
+        [link.a]
+        rate = "8mbit"
+        burst = "10kB"
+        peak = { rate = "16mbit", burst = "1600B" }
+        [link.a.down]
+        rate = "4mbit"
+        overhead = "8B"
+        peak = "6mbit"
+    "#;
+    let (scenario, warnings) = read(text);
+    assert!(warnings.is_empty(), "{warnings}");
+    let [a] = &scenario.links[..] else { panic!("one link") };
+    let buckets = |burst, mbit, peak_burst| {
+        let peak = Rate::from_mbit(mbit);
+        Capacity::TwoBuckets { burst, peak, peak_burst }
+    };
+    assert_eq!(
+        (&a.up.pipe.capacity, &a.down.pipe.capacity),
+        (&buckets(10_000, 16, 1_600), &buckets(10_000, 6, 1_522))
+    );
+}
+
+#[test]
 fn a_direction_may_stand_for_itself() {
     let (scenario, _) = read(
         r#"

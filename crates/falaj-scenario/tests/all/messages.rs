@@ -44,7 +44,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -671,7 +671,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `layer`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `paced-by`, `backlog`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `mask`, `max-flows`, `expire`
+              = help: write a table of `rate`, `delay`, `mtu`, `layer`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `paced-by`, `backlog`, `burst`, `peak`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `mask`, `max-flows`, `expire`
 
             error: `match`: a table is not allowed here
              --> a.toml:9:9
@@ -962,7 +962,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
+               = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -1073,7 +1073,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1081,7 +1081,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1089,7 +1089,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2714,7 +2714,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `peak`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -3071,6 +3071,66 @@ fn what_is_no_capacity() {
           |
           = help: write a `rate`, or leave out `burst`
     "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"8mbit\"\npeak = { rate = \"16mbit\", burst = \"1600B\" }\n",
+        expect![[r#"
+            error: `peak` limits the speed of a `burst`, and the link has none
+             --> a.toml:3:1
+              |
+            3 | peak = { rate = "16mbit", burst = "1600B" }
+              | ^^^^
+              |
+              = help: write a `burst`, or leave out `peak`
+        "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"8mbit\"\nburst = \"10kB\"\npeak = { rate = \"8mbit\", burst = \"1600B\" }\n",
+        expect![[r#"
+            error: `peak` of link `a`: a peak rate of 8mbit is not above the link's rate of 8mbit
+             --> a.toml:4:17
+              |
+            4 | peak = { rate = "8mbit", burst = "1600B" }
+              |                 ^^^^^^^
+              |
+              = help: write a rate above 8mbit, or leave out `peak`
+        "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"8mbit\"\nburst = \"10kB\"\npeak = { rate = \"unlimited\", burst = \"1600B\" }\n",
+        expect![[r#"
+            error: `peak` of link `a`: an unlimited peak rate limits nothing
+             --> a.toml:4:17
+              |
+            4 | peak = { rate = "unlimited", burst = "1600B" }
+              |                 ^^^^^^^^^^^
+              |
+              = help: write a rate above the link's `rate`, or leave out `peak`
+        "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"8mbit\"\nburst = \"10kB\"\npeak = \"7mbit\"\n",
+        expect![[r#"
+        error: `peak` of link `a`: a peak rate of 7mbit is not above the link's rate of 8mbit
+         --> a.toml:4:8
+          |
+        4 | peak = "7mbit"
+          |        ^^^^^^^
+          |
+          = help: write a rate above 8mbit, or leave out `peak`
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"tests/lte.trace\"\npeak = { rate = \"16mbit\", burst = \"1600B\" }\n",
+        expect![[r#"
+            error: a link with a trace cannot be a token bucket
+             --> a.toml:3:1
+              |
+            3 | peak = { rate = "16mbit", burst = "1600B" }
+              | ^^^^
+              |
+              = help: leave out `peak`, or write a `rate` in place of the `trace`
+        "#]],
     );
     errors(
         r#"[link.a]

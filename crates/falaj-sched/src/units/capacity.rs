@@ -8,6 +8,7 @@
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::{Span, Time};
+use crate::units::two_buckets::TwoBuckets;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -20,6 +21,15 @@ pub enum Capacity {
     /// Packets pass at once while tokens last: at most this number of bytes, which are available at
     /// the start.
     TokenBucket(u64),
+    /// Packets pass at once while both of two token buckets have tokens. Both are full at the start.
+    TwoBuckets {
+        /// Size in bytes of the bucket that fills at the link's rate.
+        burst: u64,
+        /// Rate at which the other bucket fills; above the link's rate.
+        peak: Rate,
+        /// Size in bytes of that bucket.
+        peak_burst: u64,
+    },
     /// The rate of the link changes over time.
     Steps(Arc<Steps>),
     /// The link carries a number of bytes at certain instants, and nothing in between.
@@ -32,7 +42,7 @@ impl Capacity {
     pub fn no_guarantee(&self) -> Option<NoGuarantee> {
         let why = match self {
             Capacity::Serialise => return None,
-            Capacity::TokenBucket(_) => {
+            Capacity::TokenBucket(_) | Capacity::TwoBuckets { .. } => {
                 "the link is a token bucket, and bounds are known for links that serialise"
             }
             Capacity::Steps(_) | Capacity::Opportunities(_) => {
@@ -208,6 +218,7 @@ impl Opportunities {
 pub(crate) enum Shape {
     /// Time by which the wire may have begun earlier.
     TokenBucket(Span),
+    TwoBuckets(TwoBuckets),
     Steps(Arc<Steps>),
     /// The opportunity in use, and the bytes that it has carried.
     Opportunities {
@@ -222,6 +233,9 @@ impl Shape {
         Some(match capacity {
             Capacity::Serialise => return None,
             Capacity::TokenBucket(bytes) => Shape::TokenBucket(rate.airtime_of_many(*bytes)),
+            Capacity::TwoBuckets { burst, peak, peak_burst } => {
+                Shape::TwoBuckets(TwoBuckets::new(rate, *burst, *peak, *peak_burst))
+            }
             Capacity::Steps(steps) => Shape::Steps(Arc::clone(steps)),
             Capacity::Opportunities(all) => {
                 Shape::Opportunities { all: Arc::clone(all), number: 0, used: 0 }

@@ -9,3 +9,4 @@ pub mod label;
 pub mod probability;
 pub mod rate;
 pub mod time;
+pub mod two_buckets;

@@ -152,9 +152,24 @@ impl Wire {
             return (self, sending.map(|sending| sending.end));
         };
         let last_bit = Time(end.0.saturating_sub(fixed.0));
-        let end = if last_bit > now {
+        let end = if let (Some(Shape::TwoBuckets(own)), Some(Shape::TwoBuckets(buckets))) =
+            (self.shape.as_deref_mut(), old.shape.as_deref())
+        {
+            self.end = own.migrate_from(buckets.clone(), last_bit > now, now);
+            fixed = fixed.min(end - now);
+            self.end + fixed
+        } else if last_bit > now {
             let work = old.work_left(bytes, last_bit, now);
-            self.transmit(work, now) + fixed
+            let end = self.transmit(work, now);
+            if let (Some(Shape::TokenBucket(_)), Some(Shape::TwoBuckets(buckets))) =
+                (self.shape.as_deref(), old.shape.as_deref())
+            {
+                let (lacks, beyond) = buckets.balance(now);
+                if lacks == 0 {
+                    self.keep_tokens(beyond, end);
+                }
+            }
+            end + fixed
         } else {
             fixed = end - now;
             self.transmit(0, now) + fixed
@@ -173,6 +188,7 @@ impl Wire {
                 Some(Shape::Opportunities { all: a, .. }),
                 Some(Shape::Opportunities { all: b, .. }),
             ) => a == b,
+            (Some(Shape::TwoBuckets(a)), Some(Shape::TwoBuckets(b))) => a.carry_like(b),
             _ => false,
         };
         alike && self.rate == other.rate
@@ -188,6 +204,7 @@ impl Wire {
             Some(Shape::Opportunities { all, number, used }) => {
                 u128::from(capacity::left(all, *number, *used, bytes, now)) * u128::from(BIT_NANOS)
             }
+            Some(Shape::TwoBuckets(buckets)) => buckets.balance(now).0,
             Some(Shape::TokenBucket(_)) | None => {
                 u128::from(end.since(now).0) * u128::from(self.rate.0) + u128::from(self.rest)
             }
@@ -209,6 +226,10 @@ impl Wire {
                 self.end
             }
             Some(Shape::Opportunities { .. }) => now,
+            Some(Shape::TwoBuckets(buckets)) => {
+                self.end = buckets.transmit(work, now);
+                self.end
+            }
             _ if self.rate.is_unlimited() => now,
             Some(Shape::TokenBucket(credit)) => {
                 let credit = *credit;
@@ -228,17 +249,38 @@ impl Wire {
     /// Takes over the tokens of `old`, up to the size of the bucket. The wire must be empty.
     fn take_tokens(&mut self, old: &Wire, now: Time) {
         let work = |span: Span, rate: Rate| u128::from(span.0) * u128::from(rate.0);
-        self.end = match (self.shape.as_deref(), old.shape.as_deref()) {
-            (Some(Shape::TokenBucket(new)), Some(Shape::TokenBucket(credit))) => {
-                let full = work(*new, self.rate);
+        let there = match old.shape.as_deref() {
+            Some(Shape::TokenBucket(credit)) => {
                 let missing = work(old.end.since(now), old.rate) + u128::from(old.rest);
-                let there = work(*credit, old.rate).saturating_sub(missing).min(full);
-                let nanos = (full - there).div_ceil(u128::from(self.rate.0));
-                now + Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+                work(*credit, old.rate).saturating_sub(missing)
+            }
+            Some(Shape::TwoBuckets(buckets)) => buckets.tokens(now),
+            _ => work(now.since(old.end), self.rate),
+        };
+        self.end = match (self.shape.as_deref_mut(), old.shape.as_deref()) {
+            (Some(Shape::TwoBuckets(new)), Some(Shape::TwoBuckets(old))) => {
+                new.migrate_from(old.clone(), false, now)
+            }
+            (Some(Shape::TwoBuckets(new)), _) => {
+                new.start(there, now);
+                now
+            }
+            (Some(Shape::TokenBucket(_)), Some(Shape::TokenBucket(_) | Shape::TwoBuckets(_))) => {
+                return self.keep_tokens(there, now);
             }
             (Some(Shape::TokenBucket(new)), _) => old.end.min(now) + *new,
             _ => old.end.min(now),
         };
+    }
+
+    /// Sets the tokens of the bucket, up to its size, to `there` at `now`. In bytes times
+    /// [`BIT_NANOS`].
+    fn keep_tokens(&mut self, there: u128, now: Time) {
+        let Some(Shape::TokenBucket(size)) = self.shape.as_deref() else { return };
+        let full = u128::from(size.0) * u128::from(self.rate.0);
+        let nanos = full.saturating_sub(there).div_ceil(u128::from(self.rate.0));
+        self.end = now + Span(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.rest = 0;
     }
 
     /// Length of the last part of the last transmission, if its length does not follow from the
@@ -325,11 +367,17 @@ impl Wire {
         self.end
     }
 
-    /// On a token bucket, returns the time at which the tokens for `bytes` are available, if that
-    /// is later than `now` and nothing is sent before. A packet larger than the bucket may begin
-    /// when the bucket is full.
+    /// With token buckets, returns the time at which each has the tokens for `bytes`, if that is
+    /// later than `now` and nothing is sent before. A packet larger than a bucket may begin when
+    /// the bucket is full.
     pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
-        let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
+        let credit = match self.shape.as_deref() {
+            Some(Shape::TokenBucket(credit)) => credit,
+            Some(Shape::TwoBuckets(buckets)) => {
+                return Some(buckets.ready(bytes)).filter(|&then| then > now);
+            }
+            _ => return None,
+        };
         // `end` is ahead of the last transmission by at most the credit, because `end` is the time
         // at which the bucket is full.
         let (nanos, _) = self.divide(u64::from(bytes) * BIT_NANOS + self.rest);
@@ -338,23 +386,41 @@ impl Wire {
     }
 
     /// Returns true if an idle wire would send in the same way from `now` on: its transmissions are
-    /// over, and its token bucket, if it has one, is full.
+    /// over, and its token buckets, if it has any, are full.
     pub fn is_rested(&self, now: Time) -> bool {
         match self.shape.as_deref() {
             Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),
+            Some(Shape::TwoBuckets(buckets)) => {
+                self.end <= now && buckets.full_at().iter().all(|&then| then <= now)
+            }
             _ => self.end <= now,
         }
     }
 
-    /// Time at which the wire's transmissions are over; for a token bucket, the time at which it is
-    /// full.
+    /// Time at which the wire's transmissions are over; for token buckets, the time at which that
+    /// of the rate is full.
     pub fn ended(&self) -> Time {
-        self.end
+        match self.shape.as_deref() {
+            Some(Shape::TwoBuckets(buckets)) => buckets.full_at()[0],
+            _ => self.end,
+        }
     }
 
-    /// Continues from a wire whose transmissions are over at [`end`](Wire::ended).
-    pub fn resume(&mut self, end: Time) {
-        (self.end, self.rest) = (end, 0);
+    /// Time at which the token bucket of the peak rate is full; without one, zero.
+    pub fn peak_ended(&self) -> Time {
+        match self.shape.as_deref() {
+            Some(Shape::TwoBuckets(buckets)) => buckets.full_at()[1],
+            _ => Time::ZERO,
+        }
+    }
+
+    /// Continues from a wire whose transmissions are over at [`end`](Wire::ended), and whose bucket
+    /// of the peak rate is full at [`peak_end`](Wire::peak_ended).
+    pub fn resume(&mut self, end: Time, peak_end: Time) {
+        match self.shape.as_deref_mut() {
+            Some(Shape::TwoBuckets(buckets)) => buckets.resume([end, peak_end]),
+            _ => (self.end, self.rest) = (end, 0),
+        }
     }
 
     /// Occupies the wire for `span` from `start` on, whatever the rate; returns the end.
@@ -369,6 +435,9 @@ impl Wire {
     pub fn hold(&mut self, longer: Span) {
         let before = self.fixed_part();
         self.end += longer;
+        if let Some(Shape::TwoBuckets(buckets)) = self.shape.as_deref_mut() {
+            buckets.hold(longer);
+        }
         if longer > Span::ZERO {
             self.fixed = (self.end, before + longer);
         }
@@ -391,6 +460,7 @@ impl Wire {
             Some(Shape::Opportunities { all, number, used }) => {
                 self.end = capacity::carry(all, number, used, bytes, start);
             }
+            Some(Shape::TwoBuckets(buckets)) => self.end = buckets.send(bytes, start),
             Some(Shape::TokenBucket(_)) | None => self.end = start,
         }
         self.end

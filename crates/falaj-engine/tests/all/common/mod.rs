@@ -140,7 +140,7 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     spec.framing = wanted(dice).then_some(framing);
     let rate =
         |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
-    spec.capacity = match dice.from(0, 5) {
+    spec.capacity = match dice.from(0, 6) {
         0 => Capacity::TokenBucket(dice.from(1, 100)),
         1 => {
             let steps = vec![
@@ -157,6 +157,11 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
             let all = Opportunities::new(at, Span(dice.from(90, 200)), dice.from(1, 20) as u32);
             Capacity::Opportunities(Arc::new(all.expect("a good trace")))
         }
+        3 if !spec.setup.rate.is_unlimited() => Capacity::TwoBuckets {
+            burst: dice.from(1, 100),
+            peak: Rate(spec.setup.rate.0 * dice.from(11, 50) / 10),
+            peak_burst: dice.from(1, 20),
+        },
         _ => Capacity::Serialise,
     };
     spec.impairments = Impairments {
