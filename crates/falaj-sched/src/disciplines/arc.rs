@@ -6,8 +6,8 @@
 //! admission control, and are adapted to the demand that the process reports. The thesis leaves
 //! some rules open. For packets they are chosen as follows:
 //! - A flow works in slices of `period` at its `rate`. At the start of a slice, its expected
-//!   finishing time is set to `E = max(now, E) + period`. This is the value of all its packets; the
-//!   packet with the smallest value is sent first.
+//!   finishing time is set to `E = max(now, E) + period`. `E` is the value of all packets of the
+//!   slice; the packet with the smallest value is sent first.
 //! - A slice begins with the packet after the one that used up the previous slice, or with the
 //!   first packet of a backlog if the time of the previous slice is over. A packet may start while
 //!   any bytes of the slice are left; its excess is charged to the next slice.
@@ -213,10 +213,10 @@ impl Guarantees for Arc {
     /// Own derivation. The flow may have an excess of one packet of `L` bytes from before. So the
     /// packet that ends at byte `y` belongs to one of the first `(y + L)/S + 1` slices of `S`
     /// bytes, and its value is at most `(y + L)/r` plus a period, for the rate `r`. Once it is
-    /// queued, no packet with a larger value is sent first. The packets of each other flow with
-    /// values up to this one have at most the bytes of three parts: the flow's rate from then on,
-    /// an older slice that was not used, and a packet in excess. In addition, one packet is on the
-    /// wire.
+    /// queued, no packet with a larger value is sent first. Each other flow may send packets with
+    /// values up to this one before it. They have at most the bytes of three parts: the other
+    /// flow's rate until the time of this value, a slice that was begun earlier, and the excess of
+    /// a packet. In addition, one packet is on the wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;

@@ -1,10 +1,10 @@
 //! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
 //!
 //! Each flow has a token bucket, which assigns an eligibility time to each packet: the time at
-//! which the bucket has tokens for the packet's length, after all earlier packets of the flow. The
-//! result is the same as if it were assigned at arrival. From its eligibility time on, the packet
-//! is in the queue of its traffic class, ordered by eligibility time. The highest class that has
-//! eligible packets sends.
+//! which the bucket has tokens for the packet's length, after all earlier packets of the flow. It
+//! is computed when the packet becomes the head, with the same result as at arrival. From its
+//! eligibility time on, the packet is in the queue of its traffic class. This queue is ordered by
+//! eligibility time. The highest class that has eligible packets sends.
 //!
 //! In the standard, several flows may form a group that shares one queue in front of the buckets,
 //! to save queues; all packets in that queue wait for the first packet. Here each flow has its own

@@ -7,7 +7,7 @@
 //! packets assigned to each flow is the integer part of its credit. In the minor part, flows that
 //! still have packets and credit are assigned one more packet each while the cycle has room, and
 //! owe the missing fraction; the flow with the largest credit comes first. Then the plan is
-//! executed. A cycle with fewer packets ends early.
+//! executed. A cycle with fewer than `T` packets ends early.
 //!
 //! Two rules are not in the paper. A flow whose queue is emptied by the plan loses its credit;
 //! otherwise credit would accumulate, and be spent at once while other flows starve. A flow that

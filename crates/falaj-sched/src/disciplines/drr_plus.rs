@@ -121,12 +121,13 @@ pub struct DrrPlus {
     round: DeficitRound,
 }
 
-/// A contract: at most `bytes`, or one packet, arrive in any window of this length.
+/// A contract: in any time of the length `window`, at most `bytes` arrive, or one packet if `timer`
+/// is true.
 #[derive(Debug, Clone)]
 struct Contract {
     rate: Rate,
     window: Span,
-    /// Most bytes in a window, `r T`.
+    /// Maximum number of bytes in a window, `r T`.
     bytes: u64,
     /// True if a window may hold only one packet.
     timer: bool,

@@ -4,10 +4,10 @@
 //! Packets of scalable connections, recognized by their ECN bits (ECT(1) or CE), have a queue of
 //! their own, L; the packets of classic connections have the queue C. One controller observes the
 //! delay of C. The square of its output is the probability of a drop or a mark in C; its output
-//! times `k` is the probability of a mark in L. Queue L is also marked by its own ramp, which
-//! depends on its delay. So both kinds of connections get similar rates, and L stays short. Names
-//! and steps are those of the RFC's appendix A. Marks come at even distances (the RFC's function
-//! `recur`), so nothing is random.
+//! times `k` is the probability of a mark in L. If the delay of L itself is above a threshold, its
+//! packets are also marked with a probability that rises linearly with this delay. So both kinds of
+//! connections get similar rates, and L stays short. Names and steps are those of the RFC's
+//! appendix A. Marks come at even distances (the RFC's function `recur`), so nothing is random.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate};
@@ -291,8 +291,8 @@ impl Discipline for DualPi2 {
     fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Decision {
         self.catch_up(flows, now);
         let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
-        // Time-shifted FIFO: the head that arrived earlier is sent first; L's arrival time is
-        // shifted to an earlier time.
+        // Time-shifted FIFO: the head that arrived earlier is sent first, but the head of L counts
+        // as if it had arrived earlier by `t_shift`.
         let (queue, stamp) = match (head(L), head(C)) {
             (None, None) => return Decision::Idle,
             (Some(l), None) => (L, l),

@@ -149,11 +149,11 @@ impl Guarantees for Edf {
     }
 
     /// Let `d_i` be the deadline of flow `i`, and `min d` the shortest of all. A packet of any flow
-    /// that arrives more than `d_i - min d` after a packet of flow `i` has a later deadline. So all
-    /// packets that are still sent before the packet of flow `i` are in the queues at that instant,
-    /// and the queues are limited. If the link can send all full queues within the shortest
-    /// deadline, every deadline is kept. No flow is guaranteed a rate: a flow with short deadlines
-    /// may take the whole link.
+    /// that arrives more than `d_i - min d` after a packet of flow `i` has a later deadline. So if
+    /// the packet of flow `i` still waits `d_i - min d` after its arrival, all packets that go
+    /// before it are in the queues by then, and the queues are limited. If the link can send all
+    /// full queues within the shortest deadline, every deadline is kept. No flow is guaranteed a
+    /// rate: a flow with short deadlines may take the whole link.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.deadlines[f.index()];
         let shortest = self.deadlines.iter().copied().min().unwrap_or(own);

@@ -371,7 +371,7 @@ mod tests {
 
     /// All other packets arrive while A1 is served; its finish time of 1 is the virtual time. The
     /// finish times are 5, 6 and 9 for B, 4 and 7 for C. A4 has the finish time 4 too, but C1
-    /// was in the bucket first: A4 joins it only as a head.
+    /// was in the bucket first: A4 joins the bucket only when it becomes the head of A.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);

@@ -450,8 +450,9 @@ mod tests {
     }
 
     /// A has 1 B of its quantum left when it becomes empty at 3. B has sent half of a quantum when
-    /// A has packets again. If that is soon, A's rest covers one packet, and then B sends its other
-    /// half. If it is late, A has a full quantum, which covers both packets.
+    /// A has packets again. If they come before `refill-delay` has passed, the 1 B covers one
+    /// packet, and then B sends its other half. If they come later, A has a full quantum, which
+    /// covers both packets.
     #[test]
     fn an_idle_queue_has_a_quantum_again() {
         let refill = of([("refill-delay", time(20))]);

@@ -241,8 +241,9 @@ impl QueueHooks for FqCodel {
     fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
         let bytes = |f| flows.state(f).waiting;
         let longest = self.backlog.beyond_limit(flows.len(), bytes)?;
-        // The packet on the wire is in its queue, but does not count as waiting. It may have left
-        // since the last decision; if the queue has more bytes than wait, it is still there.
+        // The packet on the wire stays in its queue, but does not count as waiting. It may have
+        // left since the last decision. It is still there if the queue holds more bytes than those
+        // that count as waiting.
         Some((longest, u64::from(flows.bytes(longest)) > bytes(longest)))
     }
 

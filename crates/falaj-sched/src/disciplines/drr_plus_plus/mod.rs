@@ -5,10 +5,10 @@
 //! waits for one or two visits, not for a round. If only low-latency flows or only normal flows
 //! have packets, only these are visited, so the discipline is work-conserving.
 //!
-//! The thesis's listings move packets to separate queues, but do not define when that ends. The
-//! thesis's text and figures describe the form that is implemented here: a visit continues packet
-//! by packet, whenever the link is free. Several low-latency flows take turns, like the normal
-//! flows. The original form is [`crate::disciplines::drr_plus_plus::mw00`].
+//! The thesis's listings move the packets of a visit to a separate queue, but do not define when
+//! the visit ends. The thesis's text and figures describe the form that is implemented here: a
+//! visit continues packet by packet, whenever the link is free. Several low-latency flows take
+//! turns, like the normal flows. The original form is [`crate::disciplines::drr_plus_plus::mw00`].
 //!
 //! The form `gated` follows the listings (Tables 3.1 and 3.2) in one point: a visit sends only
 //! packets that were queued when it began. If it has sent all of them, the flow loses the rest of
@@ -23,9 +23,9 @@
 //! number of flows of the other sort, and `Q'` the largest quantum of these. `C` is the link's
 //! rate, `L` the largest packet. Until the last of `B` bytes has left, the flow is visited at most
 //! `m = ceil(B/Q)` times. The other flows of its sort are visited `m` times each. The other sort
-//! has at most `m n` visits, one before each visit of the first sort. In `v` visits a flow sends at
-//! most `v` quanta and its carried deficit, which is less than a packet. So the `B` bytes have left
-//! when the link has sent `B + m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
+//! has at most `m n` visits, one before each visit of the flow's own sort. In `v` visits a flow
+//! sends at most `v` quanta and its carried deficit, which is less than a packet. So the `B` bytes
+//! have left when the link has sent `B + m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
 //!
 //! For a single low-latency flow that is `B + m Q' + min(m, n') (L - 1)` bytes. The time for them
 //! is at most `B/r + (Q' + n' L)/C` with `r = C Q/(Q + Q')`. The thesis's Lemma 3 and Theorem 2
@@ -508,9 +508,9 @@ mod tests {
         }
     }
 
-    /// The thesis's Theorem 1: if all flows have packets, the mean delay of low latency is about
-    /// `Q''/2 / (C - Q'' lambda/nu)`, with `Q''` the sum of both quanta, `lambda` the arrival rate,
-    /// and `nu` the packets of a visit. The formula ignores the variation of arrivals and the
+    /// The thesis's Theorem 1: if all flows have packets, the low-latency flow's mean delay is
+    /// about `Q''/2 / (C - Q'' lambda/nu)`, with `Q''` the sum of both quanta, `lambda` the arrival
+    /// rate, and `nu` the packets of a visit. The formula ignores the variation of arrivals and the
     /// packets that already wait. So it is fifty times too long for packets that arrive one by one,
     /// and only a two-hundredth of the delay behind a burst.
     #[test]

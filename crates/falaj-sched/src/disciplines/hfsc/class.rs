@@ -143,8 +143,8 @@ impl Class {
     #[inline]
     pub(super) fn use_limit(&self, clocks: &mut [Clocks], class: u32, largest: u32, sent: Sent) {
         if let Some(curve) = &self.limit {
-            // A class that could not use its limit because of other classes catches up by one
-            // packet.
+            // A class that could not use its limit because of other classes catches up by at most
+            // one packet.
             let packet = curve.after([0; 2], largest);
             let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
             let clocks = &mut clocks[class as usize];
