@@ -1,11 +1,11 @@
 /* A discipline for falaj, in a shared library. Version 1.
  *
- * The library exports one constant, `falaj_discipline`. It decides which head-of-line packet goes on a link
+ * The library exports one constant, `falaj_discipline`. Its functions decide which head-of-line packet goes on a link
  * next; falaj keeps the packets, queues, limits, time and the link. docs/how-to/plugin.md shows how to write, build and try one.
  *
- * An instance serves one direction of one link. It is called by one thread at a time, though not always the same one, and other instances
- * may be called by other threads meanwhile: it must not write to static variables. It may allocate memory in `create`;
- * elsewhere allocating memory delays the packet. It reads no clock: time is an argument, in nanoseconds since the link began.
+ * An instance serves one direction of one link. One thread at a time calls it, though not always the same thread. Meanwhile other
+ * threads may call other instances, so the functions must not write to static variables. `create` may allocate memory;
+ * elsewhere allocating memory delays the packet. The functions read no clock: time is an argument, in nanoseconds since the link began.
  *
  * Flows are numbers from 0 on, in the order of the scenario.
  */
@@ -110,11 +110,11 @@ struct falaj_sent {
 /* The guarantee to a flow. falaj does not prove it: `falaj compare` and `falaj sim` test it. */
 struct falaj_guarantee {
     uint64_t rate;    /* bits a second, while the flow has packets */
-    uint64_t latency; /* nanoseconds until that rate holds */
-    uint64_t delay;   /* the most for a packet that is not dropped, from last bit in to last bit out */
+    uint64_t latency; /* longest time until that rate holds, in nanoseconds */
+    uint64_t delay;   /* longest delay of a packet that is not dropped, from last bit in to last bit out, in nanoseconds */
 };
 
-/* The discipline. `self` is what `create` returned; `queues` has one entry for each flow, and must not be written to. */
+/* The discipline. `self` is the instance that `create` returned; `queues` has one entry for each flow, and must not be written to. */
 struct falaj_discipline {
     uint32_t abi;   /* FALAJ_ABI */
     uint32_t flags; /* FALAJ_WORK_CONSERVING, or 0 */
