@@ -1,5 +1,5 @@
 //! Converts a scenario's sources to datagrams, with addresses and ports by which the scenario's own
-//! rules put them in the right flows.
+//! rules put these datagrams in the right flows.
 
 use crate::link_end::End;
 use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending, Traffic};
@@ -314,8 +314,8 @@ const SOURCE: u16 = 20_000;
 /// The first destination port.
 const DESTINATION: u16 = 40_000;
 
-/// The intersection of two port ranges, of which `None` is all ports. Returns the outer `None` if
-/// it is empty.
+/// The intersection of two port ranges; a range `None` is all ports. Returns the outer `None` if
+/// the intersection is empty.
 fn both(one: Ports, other: Ports) -> Option<Ports> {
     match (one, other) {
         (Some(one), Some(other)) => {

@@ -41,7 +41,7 @@ pub enum SetupStep {
     Addresses,
     /// Setting the neighbor entries of a side: the Ethernet addresses of its peers.
     Neighbours,
-    /// Setting the default routes.
+    /// Setting the routes, such as the default route.
     Routes,
     /// Handing the interface over to the caller.
     HandOver,

@@ -8,8 +8,8 @@
 //! makes all threads allocate from one heap. [`host`] has the capabilities and limits of this host,
 //! [`listening`] lists the ports at which programs listen, and [`passing`] passes bytes and
 //! descriptors between processes. A failure in creating processes, namespaces and sockets is an
-//! [`error`] that names the step and a remedy. Private modules contain the system calls: processes
-//! that are copies of this process, other network namespaces, properties of interfaces.
+//! [`error`] that names the step and a remedy. Private modules contain the system calls that clone
+//! this process, enter other network namespaces, and read properties of interfaces.
 //!
 //! # Units
 //! [`gso`] handles units of many packets, as segmentation offload makes them: their number and
@@ -38,7 +38,7 @@
 //! # From a scenario
 //! [`wiring`] builds a forwarder from a scenario's links and the ports at their ends. [`traffic`]
 //! sends a scenario's sources as real datagrams and measures what arrives; [`addressing`] finds
-//! addresses and ports by which the scenario's own rules put them in the right flows.
+//! addresses and ports with which the scenario's own rules put these datagrams in the right flows.
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -240,7 +240,7 @@ impl Topology {
             for (link, joined) in
                 self.links.iter().enumerate().filter(|(link, _)| !own.contains(link))
             {
-                // Both ends reach the link; the nearer one is used.
+                // The link can be reached through either of its ends; the nearer one is used.
                 let Some((_, interface)) = joined.nodes.iter().filter_map(|&end| by[end]).min()
                 else {
                     continue;

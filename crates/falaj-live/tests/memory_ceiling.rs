@@ -126,8 +126,8 @@ fn fill(unit: Vec<u8>, (rate, delay): (Rate, Span)) -> io::Result<(usize, u64)> 
     Ok((most() - before, forwarder.counters(PipeId(0), FlowId(0)).offered))
 }
 
-/// Names the case that a separate process measures: memory that another case has returned to the
-/// allocator would hide the use of this one.
+/// The environment variable that names the case for a separate process to measure. In one process,
+/// memory that an earlier case has returned to the allocator would hide the use of the next one.
 const CASE: &str = "FALAJ_MEMORY_CASE";
 
 /// Measures a case of this test in a separate process; `measure` returns its output.
@@ -154,7 +154,7 @@ fn in_its_own_process(
 
 #[test]
 fn packets_take_no_more_than_they_may() -> io::Result<()> {
-    // On the long link each segment leaves in a burst of its own, which takes most memory.
+    // On the long link each segment leaves in a burst of its own, which takes the most memory.
     let queue = (Rate::from_bits(1_000), Span::ZERO);
     let long = (Rate::from_bits(1_000_000_000), Span(1 << 50));
     let units = [

@@ -435,7 +435,7 @@ fn exits(users: UserNamespace) {
     assert_eq!(Exit::Signal(9).shell_code(), 137);
     drop(sandbox);
 
-    // A caller that ignores the death of its children still learns of the command's.
+    // A caller that ignores the death of its children still learns that the command has ended.
     // SAFETY: ignoring a signal has no preconditions.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.unwrap();
     let mut sandbox = start(SandboxSpec { near: sh("true; exit 3"), ..spec(users) });
@@ -1243,7 +1243,8 @@ fn start_up(users: UserNamespace) {
         "start() to both commands running: min {:.1} median {:.1} max {:.1} ms; start() alone: median {:.1} ms",
         times[0], times[10], times[19], starts[10]
     );
-    // A busy machine delays the start, but does not increase its cost: the minimum of twenty.
+    // A busy machine may increase the processor time of some starts; the minimum of twenty starts
+    // does not depend on that.
     let least = spent.iter().min().expect("twenty of them");
     assert!(*least < 60_000, "{spent:?} us of a processor");
 }

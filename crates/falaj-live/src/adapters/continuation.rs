@@ -62,8 +62,8 @@ impl Adapters {
         for (was, now) in state.adapters.into_iter().zip(&become_of) {
             let (Some(was), Some(now)) = (was, *now) else { continue };
             if let Some(adapter) = shared.adapter(now) {
-                // `Adapters::pause` has paused the adapter in this process, and its port is not
-                // polled.
+                // The state of this process counts for `paused`: `Adapters::pause` has set it, and
+                // the port of a paused adapter is not polled.
                 adapter.counts = AdapterCounts { paused: adapter.counts.paused, ..was.counts };
                 adapter.port.get_mut().resume_at(was.position);
             }

@@ -54,14 +54,14 @@ use std::time::{Duration, Instant};
 
 /// The largest number of addresses of an adapter, which limits its share of the table.
 pub const MOST_ADDRESSES: u32 = 256;
-/// The largest number of tries to read a unit in one call. Malformed units and units of unknown or
-/// foreign addresses are skipped, and an adapter that sends only such units does not keep the link
-/// from its other work.
+/// The largest number of tries to read a unit in one call. Malformed units, and units with a foreign
+/// source or an unknown destination, are skipped. Because of this limit, an adapter that sends only
+/// such units does not keep the link from its other work.
 const PASSED_OVER: usize = 16;
 /// The largest number of ports that are reported as readable at once.
 const EVENTS: usize = 64;
-/// Number of other removals, and time, after which the number of a removed adapter is reused: its
-/// units may still be in transit.
+/// Number of other removals, and time, after which the number of a removed adapter is reused:
+/// before that, its units may still be in transit.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);
 /// Maximum charge for the queueing of a packet. The measured time is limited to this, because it
@@ -660,8 +660,10 @@ impl FloodLimit {
 struct UplinkPort {
     shared: Rc<RefCell<AdapterSet>>,
     uplink: Box<dyn Port>,
-    /// A unit for all adapters, its description, and the adapter that gets the next copy.
+    /// A unit for all adapters.
     copied: Vec<u8>,
+    /// The description of that unit, and the first adapter that may get the next copy; `None` if no
+    /// copy is left.
     copies: Option<(Received, u16)>,
     flood: FloodLimit,
 }

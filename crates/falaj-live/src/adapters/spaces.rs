@@ -82,7 +82,7 @@ impl Addresses {
         (at.mac(place) == mac && place > 0).then_some((at, place))
     }
 
-    /// The place with this Ethernet address, unless it is the uplink's place.
+    /// The place with this Ethernet address; `None` if there is none, or it is the uplink's place.
     pub fn place(self, mac: [u8; 6]) -> Option<u8> {
         (Addresses::UPLINK + 1..=Addresses::LAST).find(|&place| self.mac(place) == mac)
     }

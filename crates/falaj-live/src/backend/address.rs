@@ -115,8 +115,8 @@ impl PartialEq for EndName {
 
 impl Eq for EndName {}
 
-/// The error of opening an end: its cause, and the attempted step with a remedy unless the cause
-/// names them itself.
+/// The error of opening an end: its cause and, if the cause does not name them itself, the
+/// attempted step with a remedy.
 #[derive(Debug)]
 pub struct OpenError {
     attempt: Option<Cow<'static, str>>,

@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 /// Size of the ring of each direction, in bytes.
 const RING: usize = 1 << 20;
-/// Number of bytes before a unit's destination address, for the packer.
+/// Number of bytes of a unit before its destination address; the packer needs it.
 pub const BEFORE: usize = Tap::VNET_HEADER;
 /// Maximum number of units that the guest moves in one direction before it checks the other.
 const TURN: usize = 64;

@@ -28,7 +28,7 @@ impl FollowedInterface {
     /// The interface of this name in the network namespace of the socket.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no interface of this name.
     pub(crate) fn called(socket: BorrowedFd<'_>, name: &str) -> Result<FollowedInterface, Errno> {
         let index = crate::sys::index(socket, name)?;
         let state = state(socket, name)?;

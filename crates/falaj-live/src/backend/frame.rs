@@ -12,8 +12,8 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
 /// Number of bytes in a frame before the network-layer packet. A VLAN tag is not part of the packet
-/// and is not charged: Linux neither counts it towards a device's MTU nor, where the device inserts
-/// it, in `tc`. A second tag is part of the packet.
+/// and is not charged: Linux does not count it towards a device's MTU, and `tc` does not count a
+/// tag that the device inserts. A second tag is part of the packet.
 fn header(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         // 802.1Q and 802.1ad.

@@ -56,7 +56,7 @@ pub struct BackendEntry {
     /// network namespaces, so these ends are opened last.
     pub starts_threads: bool,
     /// True if packets return to the path that they came from: they leave at the end where they
-    /// came in. Such an end may fail open.
+    /// came in. Such an end can let packets pass that falaj does not handle (fail open).
     pub returns_packets: bool,
     /// True if the end can exchange packets in batches.
     pub takes_batches: bool,

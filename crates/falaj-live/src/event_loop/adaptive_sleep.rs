@@ -3,8 +3,8 @@
 //! Spinning occupies a processor. If other threads wait for a processor, they often belong to the
 //! processes that send and receive through the link. Delivery to the microsecond is then useless,
 //! because these processes cannot run. In that case the loop sleeps instead, and delivers at each
-//! wake-up all packets that are due: at most [`SLACK`] plus the wake-up time late, and never early.
-//! The rule, in windows of [`WINDOW`]:
+//! wake-up all packets that are due. They are late by at most [`SLACK`], or the configured slack if
+//! that is longer, plus the wake-up time, and never early. The rule, in windows of [`WINDOW`]:
 //!
 //! | state | condition |
 //! |---|---|
@@ -20,7 +20,8 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Longest lateness of packets while the timer sleeps, not counting the wake-up time.
+/// Longest lateness of packets while the timer sleeps, not counting the wake-up time; the
+/// configured slack, if that is longer.
 pub(crate) const SLACK: Span = Span::from_micros(50);
 /// Length of a window. A window is longer if the loop sleeps at its end.
 const WINDOW: Span = Span::from_millis(10);

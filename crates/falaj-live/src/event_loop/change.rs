@@ -26,7 +26,8 @@ impl Forwarder {
     /// time of delivery.
     ///
     /// # Errors
-    /// Queued packets would be too large, or another change was made since this one was prepared.
+    /// Queued packets would be too large, a device is to pace a link although its port does not
+    /// report when it has room, or another change was made since this one was prepared.
     pub fn change(&mut self, change: Transaction) -> Result<AppliedChange, ChangeError> {
         let now = self.clock.now();
         let Transaction { engine, flows, ingress, rules, order } = change;
@@ -67,7 +68,8 @@ impl Forwarder {
         }
         self.pipes_begin(&begin);
         self.order = order;
-        // Units that wait at a port may have been read without their keys.
+        // Units that wait at a port may have been read without the keys (header fields) that are
+        // needed now.
         if other_rules || !heeded && self.network.wants_labels() {
             self.sort_anew();
         }

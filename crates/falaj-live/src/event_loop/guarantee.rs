@@ -9,7 +9,8 @@
 //! | guarantee | any other case: the guarantee was not kept |
 //!
 //! An own burst, or a bunch, is a cause only if the bound holds for conforming packets alone. A
-//! *bunch* is packets that are read together after the link's thread could not run.
+//! *bunch* is a group of packets that are read together after a time in which the link's thread
+//! could not run.
 //!
 //! A guaranteed rate is checked in two ways: for each packet by the flow's guaranteed rate clock,
 //! and at each look (a call of [`Forwarder::settle`]) by the backlog of an earlier look. This
@@ -29,10 +30,10 @@
 //! Until the link has rested (no packet in its queues or on the wire), the discipline may exceed
 //! its guarantee by the time that it declares
 //! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it declares no such time, nothing
-//! is checked until the link has rested. Packets that arrive before the deadline of the earlier
-//! guarantee for packets queued at the change are not checked either, because a regulator remembers
-//! earlier service. In that case a flow that had no guarantee before the change is not checked
-//! after it.
+//! is checked until the link has rested. Even then, the discipline may remember service from before
+//! the change, as a regulator does. Packets are therefore checked only if they arrive after the
+//! instant by which the earlier guarantee would have served the packets queued at the change. A
+//! flow without an earlier guarantee is then not checked at all.
 
 use super::Forwarder;
 use super::envelope::{Conformance, Envelope};

@@ -1,19 +1,19 @@
 //! The live loop: ports, the engine between them, and the release timer.
 //!
 //! The arrival time of a packet is the time at which it has been read. The engine makes all
-//! decisions, at nominal instants. A packet is delivered at its nominal instant or a little later,
-//! never earlier. That lateness has two parts: the time for which a packet is held for other
-//! packets of its unit, and the release error. The release error is the instant at which the port
-//! is called, less the planned instant. Both are recorded for each packet, and no decision depends
-//! on them. The time that the port then takes (the kernel delivers within the call) is part of the
-//! delay that the receiver sees.
+//! decisions for nominal instants, the times at which events are due. A packet is delivered at its
+//! nominal instant or a little later, never earlier. That lateness has two parts: the time for
+//! which a packet is held for other packets of its unit, and the release error. The release error
+//! is the time from the planned instant until the port is called. Both parts are recorded for each
+//! packet, and no decision depends on them. The time that the port then takes (the kernel delivers
+//! within the call) is part of the delay that the receiver sees.
 //!
-//! The [`Timer`] determines how the loop waits. In the last moments before an instant, a spinning
-//! or hybrid loop reads only the clock, and no port: reading a unit then would delay the packet
-//! that is due. These moments are as long as reading a unit takes. Each port still gets a turn
-//! between two deliveries; otherwise a link with a packet always due soon would never read. The
-//! quota of a port in a round is processor time and not a number of packets: a storm of tiny
-//! packets at one port takes nothing from the other ports.
+//! The [`Timer`] determines how the loop waits. In the last microseconds before a delivery is due,
+//! a spinning or hybrid loop reads only the clock, and no port: reading a unit then would delay the
+//! packet that is due. This period is about as long as reading a unit takes. Each port still gets a
+//! turn between two deliveries; otherwise a link with a packet always due soon would never read.
+//! The quota of a port in a round is processor time and not a number of packets: a storm of tiny
+//! packets at one port takes no time from the other ports.
 
 mod adaptive_sleep;
 mod backpressure;
@@ -109,11 +109,12 @@ pub struct Forwarder {
     adaptive_sleep: AdaptiveSleep,
     /// End of the last sleep in which packets gathered.
     woke: Time,
-    /// Time at which the last unit was read, and the time since the unit before it.
+    /// Time at which the last unit was read.
     read: Time,
+    /// Time between reading the last unit and the unit before it.
     gap: Span,
     watch: PollSet,
-    /// The descriptors that are not ports.
+    /// Other descriptors to wait for, which are not ports.
     watch_others: PollSet,
     units: UnitStore,
     mask_memory: MaskMemory,
@@ -126,8 +127,9 @@ pub struct Forwarder {
     read_quotas: ReadQuotas,
     /// Buffer for a part of a unit.
     cut: Vec<u8>,
-    /// Bursts that leave together, and the buffer in which they become one unit.
+    /// Bursts that leave together.
     together: Vec<u32>,
+    /// The buffer in which bursts that leave together become one unit.
     join: TrainJoin,
     out: Vec<Output>,
     /// Number of packets that have entered the engine.
@@ -144,7 +146,7 @@ pub struct Forwarder {
     active: Vec<Vec<Time>>,
     losses: LiveLosses,
     overflow: Overflow,
-    /// True if the first sharing of ids is to be reported.
+    /// True if the forwarder is to report when ids of a mask first share a queue or a link.
     tells_of_sharing: bool,
     awake: LoopActivity,
     /// Largest lateness of a delivery since the last query.

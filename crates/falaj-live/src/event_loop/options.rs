@@ -33,8 +33,8 @@ pub enum WhenFull {
 }
 
 impl WhenFull {
-    /// Returns true if a packet that is to enter this pipe waits; the second pipe of a link leads
-    /// down.
+    /// Returns true if a packet that finds its queue in this pipe full waits; the second pipe of a
+    /// link leads down.
     pub(super) fn waits(self, pipe: PipeId) -> bool {
         match self {
             WhenFull::Drop => false,

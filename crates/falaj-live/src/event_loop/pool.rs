@@ -25,7 +25,8 @@ pub(crate) struct UnitPool {
 struct PooledUnit {
     memory: Box<[u8]>,
     length: u32,
-    /// Bytes of the records of its packets but the first, which is part of [`BESIDE`].
+    /// Bytes for the records of all its packets except the first, whose record is part of
+    /// [`BESIDE`].
     records: usize,
     owner: MemoryOwner,
 }
@@ -67,8 +68,8 @@ const BESIDE: usize = RECORD + 128;
 /// Maximum number of spare buffers of each length; further buffers go back to the allocator.
 const SPARE: usize = 256;
 
-/// Memory of a short unit is a multiple of this number of bytes, up to [`FINE`] times, or a power
-/// of two.
+/// The memory of a short unit is a multiple of this number of bytes; above [`FINE`] times this
+/// number, it is a power of two.
 const STEP: usize = 128;
 const FINE: usize = 16;
 /// Number of different lengths of short units' memory.

@@ -125,7 +125,7 @@ mod tests {
             [0, 1].map(|port| (shares.may_read(port), shares.goes_on(port))),
             [(false, true), (true, true)]
         );
-        // A port that runs dry gets no additional quota in the same round.
+        // A port that has no more units gets no additional quota in the same round.
         shares.took(1, Span(4_000), false);
         assert_eq!(shares.over(1, Time(0)), Time(15_000));
         shares.begin();

@@ -110,7 +110,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change of the link that came after `behind` packets.
+    /// Records a change of the link, before which `behind` packets had arrived.
     pub(crate) fn changed(&mut self, wanted: Wanted, at: Time, behind: u64) {
         let change = Change { number: self.changed, at, behind, wanted };
         self.changed += 1;
@@ -120,8 +120,8 @@ impl Recorder {
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
     }
 
-    /// Records a report of the port where packets of this pipe leave: it has room for `bytes`
-    /// bytes, after `behind` packets.
+    /// Records that the port where packets of this pipe leave has reported room for `bytes` bytes.
+    /// `behind` packets had arrived before.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
         let room = BackpressureReport { number: self.rooms, way, bytes, at, behind };
         self.rooms += 1;

@@ -217,8 +217,8 @@ impl Releases {
         }
     }
 
-    /// The next burst that is to be handed over by `now`. `soonest` returns the earliest due time
-    /// of the next packet of a unit that the engine has not decided on.
+    /// The next burst that is to be handed over by `now`. `soonest` returns the earliest time at
+    /// which the next packet of the burst's unit can be due; the engine has not decided on it yet.
     pub(crate) fn due(
         &mut self,
         now: Time,

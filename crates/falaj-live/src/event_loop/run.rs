@@ -94,8 +94,8 @@ struct LoopRun<'a> {
     polled: Time,
     /// True if the ports were read since the last hand-over.
     read_since_release: bool,
-    /// True if the ports were read since the processor was last yielded. Only if so, it is yielded
-    /// again: the loop reads after each yield, however late the thread wakes.
+    /// True if the ports were read since the processor was last yielded. If not, the processor is
+    /// not yielded again: the loop reads after each yield, however late the thread wakes.
     read_since_yield: bool,
     /// Instant since which there has been nothing to do; `None` if there is something to do.
     idle_since: Option<Time>,
@@ -347,8 +347,9 @@ impl Forwarder {
         self.gap < close && now.since(self.read) < close
     }
 
-    /// Sleeps, while packets gather, until the slack since the last such sleep is over. Returns the
-    /// other descriptor that ended the sleep, if one did.
+    /// Sleeps, while packets gather, until the slack has passed since the end of the last such
+    /// sleep, or longer if devices have enough packets. Returns the other descriptor that ended the
+    /// sleep, if one did.
     fn gather(&mut self, deadline: Time) -> io::Result<Option<usize>> {
         let until = (self.woke + self.slack()).max(self.nothing_until());
         let began = self.clock.now();

@@ -43,7 +43,7 @@ impl Forwarder {
     }
 
     /// Gives a turn to each port, or only to ports for which `may_have_packets` returns true. A
-    /// port without quota in this round is skipped, and may have more.
+    /// port without quota in this round is skipped, and counts as one that may have more units.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<ReadOutcome> {
         let mut found = ReadOutcome::Nothing;
         self.read_quotas.begin();
@@ -64,7 +64,7 @@ impl Forwarder {
             if read > ReadOutcome::Nothing {
                 let is_exact = self.options.timer == Timer::Exact;
                 let now = if is_exact { self.read } else { self.clock.now() };
-                // A port that waits for room does not continue before there is some.
+                // The turn of a port whose unit waits for room in a queue is over, not interrupted.
                 self.read_quotas.took(
                     i,
                     now.since(began),
@@ -79,8 +79,8 @@ impl Forwarder {
         Ok(found)
     }
 
-    /// Reads from a port until it has no more units, its quantum is used up or a delivery is due
-    /// soon.
+    /// Reads from a port until it has no more units, its quantum is used up, a unit has to wait for
+    /// room in a queue, or a delivery is due soon.
     fn turn(&mut self, i: usize, began: Time) -> io::Result<ReadOutcome> {
         if let Some(waiting) = self.waiting[i].take() {
             self.admit(i, waiting, self.clock.now());
@@ -171,7 +171,8 @@ impl Forwarder {
             };
             if self.options.when_full.waits(entry.pipe) {
                 self.network.poll(now, &mut self.out);
-                // If no event will ever make room, the queue is too small for the packet.
+                // If no event will ever make room, the queue is too small for the packet, which
+                // then does not wait.
                 let ever = self.network.next_event() != Time::NEVER || self.any_is_full();
                 if ever && !self.network.has_room(&entry, &key, length) {
                     self.waiting[i] = Some(PendingUnit { entry: Some(entry), ..arriving });

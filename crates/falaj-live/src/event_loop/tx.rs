@@ -217,8 +217,8 @@ impl Forwarder {
                     flow.delay.record_n(alike[0].delay, times);
                     flow.held.record_n(burst.at.since(alike[0].due), times);
                     let whose = (PipeId(burst.pipe), FlowId(burst.flow));
-                    // The time for which packets were held for other packets of their unit counts
-                    // as lateness.
+                    // Here the time for which packets were held for other packets of their unit
+                    // counts as lateness.
                     let late = handed_over.since(alike[0].by);
                     self.guarantees.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }

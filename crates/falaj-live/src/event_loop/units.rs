@@ -23,7 +23,7 @@ pub(crate) struct UnitPacket {
     pub(crate) bytes: u32,
 }
 
-/// Marks a packet that was decided on, in place of its number.
+/// The value of [`UnitPacket::number`] after the engine has decided on the packet.
 const DECIDED: u64 = u64::MAX;
 
 /// Attributes of a unit besides its bytes.

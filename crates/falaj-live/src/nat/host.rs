@@ -1,5 +1,5 @@
-//! A way out through the host: a pair of interfaces, a return route, forwarding, and the
-//! translation of addresses.
+//! The way out to the Internet through the host: a pair of interfaces, a return route, forwarding,
+//! and the translation of addresses.
 //!
 //! The interface and the rules are named by the link's number, `falaj-N`, so that links do not
 //! disturb each other. Each link is an owner of forwarding ([`Owners`](super::owners::Owners)). The
@@ -31,7 +31,8 @@ pub(super) struct HostNat {
     name: String,
     subnet: Subnet,
     namespace: File,
-    /// The changes made so far, which have to be undone.
+    /// The index of the host's interface, once it is made. This field and the next three record the
+    /// changes that have to be undone.
     interface: Option<u32>,
     translated: bool,
     owner: Option<Owner>,
@@ -213,7 +214,7 @@ impl Caretaker for HostNat {
     }
 
     fn close(&mut self) {
-        // If an operation fails here, there is nothing left to undo for it.
+        // An operation that fails here is ignored: what it should remove is already gone.
         if let Some(iptables) = &self.iptables {
             for rule in std::mem::take(&mut self.accepted) {
                 let _ = run(iptables, &words("-D", &rule), "");

@@ -8,11 +8,11 @@
 //! |---|---|---|
 //! | `pasta` | the program (package `passt`), no privilege | nothing |
 //! | `slirp4netns` | the program, no privilege | nothing |
-//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule named like it, forwarding, and rules that accept it where `FORWARD` drops |
+//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface; a table (nft) or rule (iptables) for it; forwarding; rules that accept its packets where the chain `FORWARD` drops |
 //!
-//! A separate process, the caretaker, is responsible for the started program or the changes of the
+//! A separate process, the caretaker, is responsible for the started program or the changes to the
 //! host. When the caller closes the way out or ends, even by SIGKILL, the caretaker ends the
-//! program or restores the host. Then it ends too.
+//! program or undoes the changes. Then the caretaker ends too.
 
 mod host;
 mod owners;
@@ -34,10 +34,10 @@ use std::time::{Duration, Instant};
 use std::{env, fmt};
 
 /// The address of the DNS server behind a user-mode stack, if the caller's own resolver is on its
-/// loopback interface; the stack passes queries on to that resolver. No link uses this network.
+/// loopback interface; the stack passes queries on to that resolver. No link uses 10.77.254.0/24.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// The network of a user-mode stack. If the far side had the host's own address in that network,
-/// the stack would not pass on packets for the host.
+/// The network between the far side and a user-mode stack. It is not the host's network: if the far
+/// side had the host's own address, packets for the host would not reach the stack.
 const OWN_NET: &str = "10.77.254.0/24";
 /// The far side's address in that network, and the address of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
@@ -146,8 +146,8 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
             one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
         }
         NatChoice::Auto => {
-            // Inside of another link, this process's side of that link is the host, and nothing
-            // outside is changed.
+            // If this process runs inside another link, "the host" is only its side of that
+            // link, so nothing outside of that link is changed.
             let host = translator().filter(|_| may_configure() && is_inside());
             let mut stacks = vec![pasta(), slirp()];
             // pasta is faster, but gives up root's privileges before it opens a namespace that
@@ -164,7 +164,7 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
 pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also use --internet host";
 
 /// The contents of `/etc/resolv.conf` behind a link with this way out; `None` if the caller's own
-/// file is suitable.
+/// file is used, because it is suitable or there is no better one.
 pub fn resolver(way: &NatMethod) -> Option<String> {
     /// The file in which systemd keeps the servers that its own resolver queries.
     const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
@@ -288,7 +288,7 @@ impl Nat {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let NatMethod::Slirp4netns(_) = way {
-            // slirp4netns resolves the near side's Ethernet address.
+            // slirp4netns sends ARP requests for the near side's address.
             sandbox.answer_at_once().map_err(|error| error.to_string())?;
         }
         Ok(out)
@@ -356,7 +356,7 @@ fn watch(care: &mut dyn Caretaker, held: &OwnedFd, mut say: &File) {
     let _ = say.write_all(b"+");
     let began = Instant::now();
     loop {
-        // A program that fails does so at the beginning.
+        // A program that fails does so at the beginning, so it is watched only then.
         let early = began.elapsed() < PATIENCE;
         let look = if early { PollTimeout::from(5u8) } else { PollTimeout::NONE };
         let mut waiting = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];

@@ -4,10 +4,10 @@
 //! ```text
 //! /run/falaj-forwarding-NAMESPACE/lock        held while something is changed here
 //!                                /switched-on forwarding was off before the first owner came
-//!                                /N           the link of this number, locked while it is there
+//!                                /N           the file of link N, locked while the link exists
 //! ```
 //!
-//! Forwarding belongs to a network namespace, and so does the directory.
+//! Each network namespace has its own setting for forwarding, and so its own directory.
 
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,6 +1,6 @@
-//! A way out without privilege: a program that takes packets from the far side and acts for it
-//! through its own sockets. The program sees one peer, the near side, and learns the peer's
-//! address.
+//! A way out to the Internet without privilege: a program takes packets from the far side and sends
+//! their contents through sockets of its own. These packets come from the near side, whose address
+//! the program learns from them.
 
 use super::{Caretaker, FarSide, NAMES, NatMethod, OWN, OWN_NET};
 use crate::process;
@@ -26,8 +26,8 @@ pub(super) struct UserMode {
 
 impl UserMode {
     pub(super) fn pasta(program: &Path, far: &FarSide) -> Result<UserMode, String> {
-        // No port is forwarded in either direction, and the gateway does not stand for the host's
-        // loopback interface.
+        // No port is forwarded in either direction, and packets to the gateway's address do not
+        // reach the host's loopback interface.
         let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports \
                      none --tcp-ns none --udp-ns none --ns-ifname";
         let mut arguments: Vec<OsString> = fixed.split_whitespace().map(Into::into).collect();

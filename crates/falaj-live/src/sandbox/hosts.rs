@@ -68,7 +68,7 @@ struct SideHandles {
     joints: Vec<Option<Joint>>,
     /// True if the side has a command that was not started yet.
     waiting: bool,
-    /// True if the command was started and has not been seen to end.
+    /// True if the command was started and its end was not reported yet.
     running: bool,
     closed: bool,
     /// True if another process continues with the side.
@@ -87,7 +87,8 @@ impl SideHandover {
     pub const DESCRIPTORS: usize = 2;
 
     /// From now on the side does not end with this process, but when all descriptors of its control
-    /// socket are closed. Returns the descriptors that the other process needs; never waits.
+    /// socket are closed. Returns the descriptors that the other process needs; does not wait for
+    /// the side's answer.
     ///
     /// # Errors
     /// The side is gone, or it does not read its messages.
@@ -257,7 +258,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// The end of the link that a side is, if there is only one link.
+    /// The end of the link at which a side is; `None` if the sides are not the ends of one link.
     fn end(&self, side: usize) -> Option<End> {
         End::BOTH.get(side).copied().filter(|_| self.ends)
     }
@@ -448,7 +449,8 @@ fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Clones the first processes of the sides, each in its namespaces, in their order.
+/// Clones the first processes of the sides, each in its namespaces. The results are in the order of
+/// the sides.
 fn clone_sides(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     let count = inits.len();
     let (mut own, mut there) = (Vec::new(), Vec::new());

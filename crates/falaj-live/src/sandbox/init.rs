@@ -112,7 +112,7 @@ impl SideInit {
         if self.own_users {
             userns::give_capabilities();
         }
-        // From here on only the caller has these descriptors, so that an interface loses its
+        // This process sends these descriptors and keeps no copy, so that an interface loses its
         // carrier when the caller closes the interface's descriptor.
         for (message, descriptor) in handed {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
@@ -394,7 +394,8 @@ fn mounts(files: &[Option<(&str, &str)>]) {
         Mode::empty(),
     );
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
-    // The new files are in memory that is out of reach once the side's own /sys is mounted over it.
+    // The new files are in a tmpfs at /sys, which is hidden once the side's own /sys is mounted
+    // over it.
     if files.iter().any(Option::is_some)
         && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok()
     {

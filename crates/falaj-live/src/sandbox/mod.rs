@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Each side is a process namespace as well. Its first process makes the side, starts the command
-//! and reports how it ended. Processes that the command leaves behind die with the sandbox, and the
-//! sandbox dies with the caller, even by SIGKILL. Neither root nor any privilege is needed where
-//! user namespaces are allowed. Where `/dev/net/tun` may not be opened, veth pairs and packet
-//! sockets replace the TAPs ([`Join::Auto`]).
+//! and reports how the command ended. Processes that the command leaves behind die with the
+//! sandbox, and the sandbox dies with the caller, even if SIGKILL ends the caller. Neither root nor
+//! any privilege is needed where user namespaces are allowed. Where `/dev/net/tun` is missing or
+//! may not be opened, veth pairs and packet sockets replace the TAPs ([`Join::Auto`]).
 //!
 //! ```no_run
 //! use falaj_live::sandbox::{End, SideEvent, Sandbox, SandboxSide, SandboxSpec};
@@ -69,8 +69,8 @@ use crate::listening::{self, Transport};
 /// for the command. Signals for which the caller had actions of its own are not ignored. (A
 /// signalfd still receives an ignored signal if it is blocked.)
 ///
-/// The thread that called [`Sandbox::start`] must live as long as the sandbox: for the kernel, the
-/// death of that thread is the death of the caller, and it kills the sides.
+/// The thread that called [`Sandbox::start`] must live as long as the sandbox: the kernel treats
+/// the death of that thread as the death of the caller, and kills the sides.
 #[derive(Debug)]
 pub struct Sandbox {
     sides: Hosts,

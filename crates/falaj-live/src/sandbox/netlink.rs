@@ -130,8 +130,7 @@ impl Netlink {
     }
 
     /// Limits the rate at which interface `index` sends, by a token bucket. The burst is at least
-    /// two of the largest frames for `mtu`. Frames that wait for tokens are queued, at most a
-    /// megabyte.
+    /// two of the largest frames for `mtu`. Frames that wait for tokens are queued, at most 1 MiB.
     pub(crate) fn add_token_bucket(
         &mut self,
         index: u32,

@@ -122,8 +122,8 @@ impl SideNetwork {
         let between = network_namespace().map_err(veth)?;
         let mut there = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         let here = interface(at, at.mac, tso);
-        // The outer interface has another address, so that the kernel takes incoming packets for
-        // those of other hosts and processes them no further.
+        // The outer interface has another Ethernet address, so that the kernel regards incoming
+        // packets as addressed to other hosts and processes them no further.
         let [a, b, c, link, _, end] = at.mac;
         let outer =
             NetlinkInterface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
@@ -235,8 +235,8 @@ impl SideNetwork {
     }
 }
 
-/// Makes a TAP interface in the current namespace, whose other settings do not change. A TAP that
-/// `stays` may exist already, with the settings of its owner.
+/// Makes a TAP interface in the current namespace, whose other settings do not change. With `stays`
+/// the TAP is persistent and may exist already; then it keeps the settings that its owner gave it.
 pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
     let mut network = SideNetwork::found()?;
     let was_there = if_nametoindex(&*at.name);
@@ -283,8 +283,8 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (SetupStep::Routes, errno))
 }
 
-/// Lets this side answer ARP requests for others at the way out at once, and not after a random
-/// time of up to 0.8 s.
+/// Lets this side answer ARP requests for other hosts' addresses at the way out at once, and not
+/// after a random time of up to 0.8 s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
     let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
     let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (SetupStep::Interface, errno))?;

@@ -2,8 +2,8 @@
 //! there.
 //!
 //! A packet socket at the loopback interface receives the resets that refuse these connections. A
-//! filter in the kernel keeps all other packets away, so that loopback traffic costs the first
-//! process nothing.
+//! filter in the kernel keeps all other packets away, so that loopback traffic costs the side's
+//! first process, which reads the socket, nothing.
 
 use crate::backend::packet;
 use crate::listening;
@@ -23,7 +23,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Watches from now on.
+    /// Begins to watch the network namespace.
     pub(super) fn watch() -> Result<Refusals, Errno> {
         let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
         // A socket without a protocol receives nothing before it is bound.

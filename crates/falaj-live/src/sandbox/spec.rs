@@ -98,9 +98,9 @@ pub struct SandboxSpec {
     pub near: SandboxSide,
     /// Side b, at the far end of the link.
     pub far: SandboxSide,
-    /// Side b's network namespace: a name under `/run/netns`, or the ID of a process there;
-    /// `None`: a namespace of its own. An existing namespace is not changed, except that it has the
-    /// link's interface as long as the sandbox lives.
+    /// Side b's network namespace: a name under `/run/netns`, or the ID of a process in the
+    /// namespace; `None`: a namespace of its own. An existing namespace is not changed, except that
+    /// it has the link's interface as long as the sandbox lives.
     pub namespace: Option<String>,
     /// Ports of the host that side a reaches at its own loopback addresses.
     pub host_ports: Vec<HostPort>,

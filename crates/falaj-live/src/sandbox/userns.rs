@@ -30,8 +30,9 @@ impl Identity {
 
     /// Maps the identity into the user namespace that this process has just made.
     pub(super) fn map(self) -> Result<(), Errno> {
-        // Without privilege the kernel requires this before groups are mapped: groups that a
-        // process cannot leave may exist to deny access. Kernels before 3.19 lack the file.
+        // The kernel requires this of unprivileged processes before they map groups: otherwise a
+        // process could leave a group that exists to deny it access. Kernels before 3.19 lack the
+        // file.
         match write("/proc/self/setgroups", "deny") {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),

@@ -301,7 +301,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     }
     // The current type of service of each socket; sources may share one.
     let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
-    // The largest length of a datagram.
+    // A buffer for the longest datagram.
     let mut payload = vec![0; 65_536];
     payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
     let mut before = None;

@@ -3,8 +3,9 @@
 //! A rule of the host's firewall passes packets to a numbered queue. The kernel keeps each packet
 //! and copies it to the reader. To send a packet here means to give a verdict, after which the
 //! packet continues on its path. So a packet leaves where it came in, and a packet that the link
-//! drops needs a verdict as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its
-//! verdict; here the forwarder has the bytes, and a verdict needs only the packet's number.
+//! drops needs a verdict as well. The libraries `nfq` and `libnetfilter_queue` keep a packet's
+//! bytes with its verdict; here the forwarder has the bytes, and a verdict needs only the packet's
+//! number.
 
 pub mod attached;
 mod message;

@@ -152,7 +152,7 @@ impl PacketSocket {
     pub fn look(&self) -> Option<InterfaceState> {
         let mut bound = self.bound();
         let mut now = bound.look(self.as_fd(), &self.interface);
-        // This is another interface, and the kernel has dropped the settings of the first one.
+        // If this is another interface, the kernel has dropped the settings of the earlier one.
         if now.index >= 0
             && now.index != bound.index
             && attach(self.as_fd(), now.index, self.promiscuous).is_err()
@@ -243,7 +243,7 @@ impl AsFd for PacketSocket {
 /// two bytes too late.
 const HEADER: usize = 10;
 
-/// Sets all options of a socket that precede binding.
+/// Sets all options that must be set before the socket is bound.
 fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set(socket, libc::PACKET_VNET_HDR, 1)?;
     sys::set(socket, libc::PACKET_IGNORE_OUTGOING, 1)?;

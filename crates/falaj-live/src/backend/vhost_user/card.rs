@@ -5,7 +5,7 @@
 //! the back-end. A separate thread exchanges messages with the monitor, so that an incomplete
 //! message does not block packets; the forwarding thread reads and sends units. Both threads share
 //! one lock, for which the forwarding thread does not wait: while the monitor changes something,
-//! there is nothing to read and no room.
+//! the port reports that there is nothing to read and no room.
 //!
 //! A unit has the same form as at a TAP: a virtio-net header and a frame. Units of many packets and
 //! unfinished checksums are passed unchanged to a guest that supports them. For other guests the

@@ -46,9 +46,9 @@ pub(super) struct Virtqueue {
     call: Option<File>,
     /// True if the guest has been requested to kick.
     asked: bool,
-    /// For the unit that is being passed: heads and lengths of its chains, and the places of its
-    /// bytes.
+    /// Heads and lengths of the chains of the unit that is being passed.
     chains: Vec<(u16, u32)>,
+    /// Places in the guest's memory for the bytes of that unit.
     pieces: Vec<(GuestAddress, usize)>,
 }
 
