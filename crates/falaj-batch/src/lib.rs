@@ -15,7 +15,7 @@
 //!
 //! # Endpoints
 //! [`endpoint`] is one side of a pair of rings: it passes descriptors to the peer over a socket,
-//! wakes it, is woken by it, and notices when it is gone.
+//! wakes the peer and is woken by it, and notices when the peer is gone.
 //!
 //! # memif
 //! [`memif`] is another format of memory and rings, which other programs have too (VPP, libmemif):

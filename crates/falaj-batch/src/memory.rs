@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Seals that stop either process from changing the seals and the length of the memory: if one
-/// process made it shorter, the next access beyond its end would kill the other process.
+/// process made the memory shorter, an access beyond the new end would kill the other process.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A piece of memory shared with another process.

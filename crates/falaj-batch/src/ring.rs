@@ -259,7 +259,7 @@ impl<M: Memory> RingWriter<M> {
     #[inline]
     pub fn ask_idle(&mut self) -> bool {
         let word = self.0.control(IDLE);
-        // The word is this side's own. A request holds until there is another string.
+        // Only this side writes the word. A request holds until there is another string.
         if word.load(Relaxed) != self.0.own {
             word.store(self.0.own, Relaxed);
             M::Word::fence();
@@ -272,7 +272,7 @@ impl<M: Memory> RingWriter<M> {
     pub fn ask_room(&mut self, bytes: usize) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
         let words = words_of(bytes).max(side.room / 2).min(side.room);
-        // The reader's index at that time.
+        // The index that the reader must reach so that this much is free.
         side.control(ROOM).store((side.own + words).saturating_sub(side.room), Relaxed);
         M::Word::fence();
         self.has_room(words)

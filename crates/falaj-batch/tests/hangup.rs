@@ -90,7 +90,8 @@ fn numbered(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// All in one test: the resources of the process are counted, and tests run side by side.
+/// All in one test, because it counts the resources of the process, and tests of one program run in
+/// parallel.
 #[test]
 fn a_peer_that_stops_or_dies_costs_its_own() {
     let before = held();

@@ -1,9 +1,9 @@
 //! Two functions between the guest kernel and the C library, loaded by LD_PRELOAD.
 //!
 //! `ptrace`: guest kernels up to 6.13 pass 2,696 bytes for a process's vector registers. On a
-//! processor with larger ones (AMX) the host refuses this size. The shim fills the missing bytes
-//! with zeros. The header states which registers the bytes hold, and the missing ones are not among
-//! them.
+//! processor with larger vector registers (AMX) the host refuses this size. The shim fills the
+//! missing bytes with zeros. The header of the bytes states which registers they hold, and the
+//! missing registers are not among these.
 //!
 //! `getrandom`: the guest kernel would mix the host's randomness into its own, so that no two runs
 //! would be equal. The shim returns the error that the call is not implemented; the guest's init

@@ -155,7 +155,7 @@ pub(crate) fn why_it_died(spool: &Spool) -> Error {
 /// Checks that the system's settings do not forbid ptrace outright.
 ///
 /// # Errors
-/// They forbid it. A container may forbid it in other ways, which fail when the guest starts.
+/// The settings forbid ptrace. If a container forbids it in another way, starting the guest fails.
 pub fn check_ptrace() -> Result<(), Error> {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {

@@ -40,7 +40,7 @@ pub enum Error {
     Stuck(u64, Vec<String>),
     /// The guest passed the limit of virtual time; with this limit in seconds.
     Endless(u64),
-    /// The command did not end at a signal of this number, so the guest was ended.
+    /// The command did not end after a signal of this number was sent, so the guest was ended.
     Signal(i32),
     /// The reader of standard output or standard error is gone.
     ReaderGone,

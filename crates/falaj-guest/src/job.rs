@@ -70,7 +70,7 @@ pub(crate) struct Order {
     /// Standard input, output and error.
     pub(crate) streams: [Stream; 3],
     pub(crate) window: WindowSize,
-    /// True if the host's terminal converts newlines, so the guest's must not.
+    /// True if the host's terminal converts newlines, so that the guest's terminal must not.
     pub(crate) host_processes_output: bool,
     /// Seed of all random numbers.
     pub(crate) seed: u64,

@@ -1,4 +1,5 @@
-//! Virtual time: runs a command in a guest, whose clock advances only while everything in it waits.
+//! Virtual time: runs a command in a guest, whose clock by default advances only while everything
+//! in it waits.
 //!
 //! The guest is user-mode Linux: a kernel that runs as an ordinary program, here built with time
 //! travel. Its file tree is the host's, so the same programs run in the guest; its network, its
@@ -8,7 +9,8 @@
 //! [`kernel`] finds and checks the guest's kernel, [`epoch`] is the start of the guest's clock,
 //! [`boot`] starts the guest, [`error`] has the errors. The host's side is [`run`] (`monitor`): it
 //! takes a [`job`] and returns its [`exit`]. Meanwhile `input`, `message`, `relay` and `terminal`
-//! pass data between both sides, through a directory of files (`spool`) and a line into the guest.
+//! pass data between both sides, through a directory of files (`spool`) and the *line*, a console
+//! of the guest to which the host writes.
 //! `watchdog` checks by the guest's `beat` that time passes, and `spinning` names the programs that
 //! prevent it; `reaper` clears up after a run that cannot do so itself. The guest's side is
 //! [`init`], with the command's streams in `pump`. The system calls that need `unsafe` are in

@@ -94,8 +94,8 @@ fn pass_on(from: &File, mut to: impl Write, shared: &Shared) -> io::Result<()> {
                     let hole =
                         FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
                     let length = (at - given_back) / PIECE * PIECE;
-                    // If the file system does not support that, the file keeps its length for a
-                    // while.
+                    // If the file system does not support that, the storage of this output is
+                    // freed only with the whole file.
                     let _ = fallocate(from, hole, given_back as i64, length as i64);
                     given_back += length;
                 }

@@ -2,8 +2,8 @@
 //! clock stands still.
 //!
 //! Each process of the guest is also a process of the host, which the guest's kernel traces. The
-//! processor time of a process on the host shows if it is computing. The name of its program stands
-//! at the top of its stack, where the guest's kernel writes it.
+//! processor time of a process on the host shows if the process is computing. The name of its
+//! program is at the top of its stack, where the guest's kernel writes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! The directory through which host and guest exchange files.
 //!
-//! The guest writes its output into files of the host, which completes within the system call: no
-//! virtual time passes meanwhile, and the speed of the reader makes no difference. The file system
-//! of this directory also holds the guest's memory.
+//! The guest writes its output into files of the host. Each write completes within its system call,
+//! so no virtual time passes meanwhile, and the speed of the reader makes no difference. The file
+//! system of this directory also holds the guest's memory.
 
 use crate::error::{During, Error};
 use nix::sys::statvfs::{FsFlags, statvfs};

@@ -26,16 +26,16 @@ extern "C" {
 
 /* The decisions that `next` returns. */
 enum falaj_decision {
-    FALAJ_IDLE = 0,   /* nothing to send until a packet comes */
-    FALAJ_SERVE = 1,  /* the head of `flow` goes: `take` follows */
-    FALAJ_WAIT = 2,   /* nothing before `time`, which is later than now */
+    FALAJ_IDLE = 0,   /* nothing is sent until a packet arrives */
+    FALAJ_SERVE = 1,  /* the head of `flow` is sent: `take` follows */
+    FALAJ_WAIT = 2,   /* nothing is sent before `time`, which is later than now */
     FALAJ_DROP = 3,   /* the head of `flow` is dropped: `changed` follows, and `next` again */
     FALAJ_FAILED = 4  /* the discipline has failed; `why` may give the reason */
 };
 
 /* The unit of a parameter's number. */
 enum falaj_unit {
-    FALAJ_TEXT = 0,   /* nothing: `number` is 0 */
+    FALAJ_TEXT = 0,   /* no unit: `number` is 0 */
     FALAJ_NUMBER = 1, /* a whole number, written without a unit */
     FALAJ_RATE = 2,   /* bits a second: "10mbit" */
     FALAJ_SPAN = 3,   /* nanoseconds: "30us" */
@@ -45,7 +45,7 @@ enum falaj_unit {
 
 /* The rate of a link on which a packet takes no time. */
 #define FALAJ_UNLIMITED UINT64_MAX
-/* The limit in packets of a queue that is bounded in bytes. */
+/* `max_packets` of a queue whose limit is in bytes. */
 #define FALAJ_UNBOUNDED UINT32_MAX
 /* `flow` of a refusal that concerns no flow. */
 #define FALAJ_NO_FLOW UINT32_MAX
@@ -88,7 +88,7 @@ struct falaj_refusal {
 struct falaj_queue {
     uint64_t tag;     /* the value that `arrived` returned for the head */
     uint64_t bytes;   /* bytes queued, a packet on the wire included */
-    uint32_t head;    /* length of the head; 0 where the queue is empty */
+    uint32_t head;    /* bytes of the head; 0 if the queue is empty */
     uint32_t packets; /* packets queued, a packet on the wire included */
 };
 

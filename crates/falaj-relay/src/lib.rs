@@ -22,8 +22,9 @@
 //! several sockets.
 //!
 //! # Relay
-//! [`Relay`] runs all of it in the caller's thread; only this thread makes decisions and delivers
-//! data. [`RelaySpec`] is its configuration; [`RelayReport`] is its result.
+//! [`Relay`] runs all of it in the caller's thread. Only this thread makes decisions; it sends due
+//! datagrams, and passes due segments to the writer threads. [`RelaySpec`] is its configuration;
+//! [`RelayReport`] is its result.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

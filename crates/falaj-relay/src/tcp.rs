@@ -166,7 +166,7 @@ impl Tcp {
         self.seen
     }
 
-    /// The window of a stream; on the bypass it does not depend on a link.
+    /// The window of a stream; if its packets pass no link (the bypass), the upper bound.
     fn window(&self, entry: &Route) -> Limit {
         self.windows.get(entry.pipe.0 as usize).copied().unwrap_or(Limit::Bytes(WINDOW.1))
     }

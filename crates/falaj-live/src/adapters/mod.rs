@@ -54,9 +54,9 @@ use std::time::{Duration, Instant};
 
 /// The largest number of addresses of an adapter, which limits its share of the table.
 pub const MOST_ADDRESSES: u32 = 256;
-/// The largest number of tries to read a unit in one call. Malformed units, and units with a foreign
-/// source or an unknown destination, are skipped. Because of this limit, an adapter that sends only
-/// such units does not keep the link from its other work.
+/// The largest number of tries to read a unit in one call. Malformed units, and units with a
+/// foreign source or an unknown destination, are skipped. Because of this limit, an adapter that
+/// sends only such units does not keep the link from its other work.
 const PASSED_OVER: usize = 16;
 /// The largest number of ports that are reported as readable at once.
 const EVENTS: usize = 64;

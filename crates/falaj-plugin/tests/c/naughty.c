@@ -1,5 +1,5 @@
-/* Serves the first flow that has a packet, and after the fourth packet does what FAULT says
-   (NULLS...: when it is created). */
+/* Serves the first flow that has a packet, and after the fourth packet breaks the contract in the
+   way that FAULT names (with NULLS and NULLS_WITH_REASON, when the instance is created). */
 #include "falaj_discipline.h"
 
 #include <stddef.h>
