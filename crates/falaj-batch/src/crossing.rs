@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The number of batches waiting for room in the ring at which no packet is accepted.
+/// While this number of batches waits for room in the ring, no packet is accepted.
 const MOST_WAITING: usize = 32;
 
 /// A carrier of batches to another process, and back. Methods about the state of the other side
@@ -195,7 +195,7 @@ impl<C: Carrier> Crossing<C> {
         self.packer.next_due()
     }
 
-    /// Writes the next received packet into the buffer and returns its length; None if there is
+    /// Writes the next received packet into the buffer and returns its length; `None` if there is
     /// none now. If a batch ends within a packet or its length, the rest of that batch is lost.
     pub fn receive(
         &mut self,

@@ -58,14 +58,14 @@ pub struct Endpoint {
     reader: RingReader<Arc<SharedMemory>>,
     /// The eventfd that wakes the peer.
     bell: OwnedFd,
-    /// Wakes this side: by the peer, the end of the line, or an instant.
+    /// Wakes this side when the peer rings, the line ends, or a timer expires.
     waker: Waker,
     /// True if the peer is woken for each string, even if it is known to be awake.
     always_ring: bool,
     gone: bool,
     /// Number of wake-ups that were sent.
     rung: u64,
-    /// Departure of the string on which a report was requested from the peer.
+    /// Time of departure, in nanoseconds, of the string on which the peer is to report.
     asked: Option<u64>,
     /// The peer's last report of its processor time.
     spent: Took,

@@ -49,7 +49,7 @@ impl SharedMemory {
     /// Maps the memory behind a descriptor that another process has sent.
     ///
     /// # Errors
-    /// It is not memory, or its length could change.
+    /// The descriptor is not of memory, or the length of the memory could change.
     pub fn open(fd: impl AsFd) -> io::Result<Arc<SharedMemory>> {
         let length = sealed(&fd, SEALS)?;
         SharedMemory::map(fd, length)

@@ -1,9 +1,9 @@
 //! A ring in shared memory: one writer, one reader, byte strings in order.
 //!
-//! Neither side trusts the other. Each keeps its own index in private and only publishes it; the
-//! other's index and every length are checked before use, and a string is copied out once, word by
-//! word, before it is examined. All words are atomics, so a peer that writes to the wrong place or
-//! at the wrong time causes wrong numbers but no undefined behavior.
+//! Neither side trusts the other. Each side keeps its own index in private memory, and only writes
+//! it to the ring. The other side's index and every length are checked before use, and a string is
+//! copied out once, word by word, before it is examined. All words are atomics, so a peer that
+//! writes to the wrong place or at the wrong time causes wrong numbers but no undefined behavior.
 //!
 //! Indices count words for ever and never repeat. Each word of the control part is written by one
 //! side:
@@ -19,9 +19,10 @@
 //! | `TOOK`, `TOOK_AT` | reader | the report to `PROBE`, and its time |
 //! | `SPENT` | reader | processor time that I have used until then |
 //!
-//! A wake-up is never lost: each side writes its word, passes a fence and then reads the other's,
-//! so that at least one of the two sees what the other wrote. A request for a wake-up names an
-//! index, and no index repeats, so a request holds once: a reader that is awake is not disturbed.
+//! A wake-up is never lost: each side writes its word, passes a fence and then reads the other
+//! side's word, so that at least one of the two sees what the other wrote. A request for a wake-up
+//! names an index, and no index repeats, so a request causes at most one wake-up: a reader that is
+//! awake is not disturbed.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

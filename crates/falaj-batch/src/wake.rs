@@ -1,5 +1,4 @@
-//! Wake-ups of a side: by the peer, by an instant, or by the end of the line (the socket to the
-//! peer).
+//! Wake-ups of a side: by the peer, by a timer, or by the end of the line (the socket to the peer).
 
 use falaj_sched::units::time::Span;
 use rustix::event::Timespec;

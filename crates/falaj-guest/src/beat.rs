@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Beat {
     /// Virtual time since the guest began.
     pub(crate) elapsed: Duration,
-    /// Number of messages of the host that were received.
+    /// Number of messages from the host that the guest has received.
     pub(crate) heard: u64,
 }
 
@@ -29,11 +29,11 @@ impl Beat {
     }
 }
 
-/// Interval to the next beat when `elapsed` of virtual time has passed. A busy guest passes 250 ms
-/// of virtual time in far less real time than the watchdog's patience. Later intervals are longer,
-/// so that a guest that sleeps for days is seldom woken. If a busy guest needs more than the
-/// watchdog's patience for such an interval, the watchdog sends it a message, and the guest answers
-/// with a beat.
+/// Interval to the next beat when `elapsed` of virtual time has passed. Even a busy guest needs far
+/// less real time than the watchdog's patience for 250 ms of virtual time. Later intervals are
+/// longer, so that a guest that sleeps for days is seldom woken. If a busy guest needs more than
+/// the watchdog's patience for such an interval, the watchdog sends it a message, and the guest
+/// answers with a beat.
 pub(crate) fn interval(elapsed: Duration) -> Duration {
     match elapsed.as_secs() {
         0..600 => Duration::from_millis(250),

@@ -129,7 +129,7 @@ pub(crate) fn start(config: &GuestConfig, spool: &Spool, line: &OwnedFd) -> Resu
     command.spawn().during("start the guest's kernel")
 }
 
-/// The error of a guest that ended without an exit, from the log of its kernel.
+/// The error of a guest that ended without an exit report, from the log of its kernel.
 pub(crate) fn why_it_died(spool: &Spool) -> Error {
     /// Number of lines of the log that are shown.
     const SHOWN: usize = 12;
@@ -147,7 +147,7 @@ pub(crate) fn why_it_died(spool: &Spool) -> Error {
     if let Some(line) = lines.iter().find(|line| refused.iter().any(|word| line.contains(word))) {
         return Error::Ptrace((*line).to_owned());
     }
-    // The cause precedes the stack that is printed with it.
+    // The log shows the cause, and after it the stack trace.
     let end = lines.iter().position(|line| line.starts_with("CPU: ")).unwrap_or(lines.len());
     Error::Died(lines[end.saturating_sub(SHOWN)..end].join("\n"))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The instant at which the guest's clock of the day starts, in seconds since 1970 (UTC).
+/// The instant at which the guest's time-of-day clock starts, in seconds since 1970 (UTC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(u64);
 

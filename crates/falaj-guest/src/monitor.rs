@@ -308,7 +308,7 @@ impl Running<'_> {
         }
     }
 
-    /// Returns true if the guest has taken all input but the last piece.
+    /// Returns true if the guest has taken all pieces of input, except possibly the last one.
     fn takes_input(&self, spool: &Spool) -> bool {
         let before = self.pieces.checked_sub(2);
         before.is_none_or(|piece| !spool.file(&names::input_piece(piece)).exists())

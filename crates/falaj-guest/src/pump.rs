@@ -93,7 +93,7 @@ pub(crate) struct Woken {
 /// The init's ends of the command's streams.
 pub(crate) struct Pump {
     outlets: Vec<Outlet>,
-    /// The command's input, if it comes from the line.
+    /// The command's input, if the host passes it on piece by piece.
     inlet: Option<File>,
     /// Bytes for which the inlet had no room.
     unread: Vec<u8>,

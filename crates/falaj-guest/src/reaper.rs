@@ -1,5 +1,5 @@
-//! A process beside this one that clears up after it, however it ends, even by a signal that no
-//! program can catch.
+//! A process that clears up after the process of [`run`](crate::run), however that ends, even by a
+//! signal that no program can catch.
 
 use crate::error::{During, Error};
 use nix::sys::signal::{Signal, killpg};

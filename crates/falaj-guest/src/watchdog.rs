@@ -10,7 +10,7 @@ const LEAST: Duration = Duration::from_millis(1);
 const REPEAT: Duration = Duration::from_secs(1);
 /// The real time within which a live guest answers a signal.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Limit of virtual time: beyond it, the command is taken to wait for ever.
+/// Limit of virtual time: beyond it, the command is assumed to wait for ever.
 const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
 
 /// An alarm of the watchdog.
@@ -34,11 +34,11 @@ pub(crate) struct Watchdog {
     /// True if virtual time passes only while everything waits; false if it passes while programs
     /// compute, too.
     is_free: bool,
-    /// The last virtual time that was clearly later than the previous one, and the time at which it
-    /// was observed.
+    /// The last virtual time that was later than the previous one by at least [`LEAST`], and the
+    /// time at which it was observed.
     passed: Option<(Duration, Instant)>,
     asked: bool,
-    /// A signal, the number of its message, and when it was sent.
+    /// A signal, the number of its message, and the time since which its answer is awaited.
     awaited: Option<(i32, u64, Option<Instant>)>,
     /// The time since which messages have had no answer, or of the last ping that was sent for that
     /// reason.

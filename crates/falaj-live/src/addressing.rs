@@ -100,7 +100,7 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
 
 /// The sending plan of each adapter, and after them the receiving plan of the uplink. Source `n`
 /// sends from the address `from[n]`. The link identifies an adapter's packets by where they enter,
-/// so addresses and ports are not chosen by rules here. The times of the plans are not set yet.
+/// so addresses and ports need not match any rules. The times of the plans are not set yet.
 pub fn plan_of_adapters(
     scenario: &Scenario,
     from: &[Ipv4Addr],
@@ -184,8 +184,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     })
 }
 
-/// The time to wait for the last packets. A link takes its largest delay, and twice the time to
-/// send its largest backlog; the result is the sum over the links, at most 5 s, plus 200 ms.
+/// The time to wait for the last packets. For each link, this is its largest delay plus twice the
+/// time to send its largest backlog. The sum over the links is limited to 5 s; 200 ms are added.
 pub fn drain(links: &[Link]) -> Span {
     let of = |d: &Direction| {
         let setup = &d.pipe.setup;

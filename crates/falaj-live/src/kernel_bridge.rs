@@ -15,7 +15,8 @@ fn index(name: &str) -> io::Result<u32> {
 /// Frames pass from then on, without guarantees.
 ///
 /// # Errors
-/// The bridge is not available; or an interface is not, and the others are joined all the same.
+/// The bridge is not available; or an interface cannot be joined, and the others are joined all the
+/// same.
 pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     match netlink.add_bridge(bridge) {

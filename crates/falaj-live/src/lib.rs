@@ -23,9 +23,9 @@
 //!
 //! # The event loop
 //! [`event_loop`] is the forwarder: it reads units, passes their packets to the engine with the
-//! time, and delivers them when they are due. It waits by spinning, sleeping, or both. It also
-//! keeps packets for which a device has no room, checks the guarantees of flows, applies changes
-//! between two packets, and writes a capture.
+//! time of arrival, and delivers them when they are due. It waits by spinning, sleeping, or both.
+//! It also keeps packets for which a device has no room, checks the guarantees of flows, applies
+//! changes between two packets, and writes a capture.
 //!
 //! # Namespaces
 //! [`sandbox`] creates the two sides of a link in network namespaces, runs a command in each, and

@@ -7,8 +7,8 @@ use nix::sched::CpuSet;
 use nix::unistd::Pid;
 
 /// The rank of a thread that must be on time. The link has the highest rank: a late receiver only
-/// records its own packets too late, but a late link delays the packets of all. A late sender sends
-/// bursts that its source did not intend.
+/// records its own packets too late, but a late link delays the packets of all flows. A late sender
+/// sends bursts that its source did not intend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// Sends datagrams, or changes a link, at planned instants.
@@ -36,11 +36,11 @@ pub struct RtReserve {
     pub of: Span,
 }
 
-/// The time that the kernel reserves for other threads on a processor on which SCHED_FIFO threads
-/// never sleep, by throttling them; `None` if the configuration reserves nothing. Linux 6.12 or
-/// later, built without groups of real-time threads, throttles them only while other threads wait.
-/// It does so by the settings in `/sys/kernel/debug/sched/fair_server`; by default that is the same
-/// time.
+/// The time that the kernel reserves for other threads on a processor whose SCHED_FIFO threads
+/// never sleep: it throttles those threads. `None` if the configuration reserves nothing. Linux
+/// 6.12 or later, built without groups of real-time threads, throttles SCHED_FIFO threads only
+/// while other threads wait. The settings in `/sys/kernel/debug/sched/fair_server` then apply; by
+/// default they reserve the same time.
 pub fn kept_for_others() -> Option<RtReserve> {
     let read = |name| {
         std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us"))
@@ -52,9 +52,9 @@ pub fn kept_for_others() -> Option<RtReserve> {
     kept(read("runtime"), read("period"))
 }
 
-/// The reserve that follows from the configured time in microseconds for which SCHED_FIFO threads
-/// may run in each period. Unknown values count as the kernel's defaults; at 0, as at -1, no thread
-/// is throttled.
+/// The reserve that follows from the configured time `runtime`, in microseconds, for which
+/// SCHED_FIFO threads may run in each `period`. Unknown values count as the kernel's defaults; with
+/// a `runtime` of 0 or -1 no thread is throttled.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));

@@ -38,9 +38,9 @@ impl Signals {
         Ok(self.0.read_signal()?.map(|info| info.ssi_signo as i32))
     }
 
-    /// The next signal for this process alone: from a process, or the hang-up of a terminal whose
-    /// session this process leads. Other signals of a terminal reach every process in its
-    /// foreground, and are skipped.
+    /// The next signal that is for this process alone: sent by a process, or the hang-up of a
+    /// terminal whose session this process leads. Other signals of a terminal reach every process
+    /// in its foreground, and are skipped.
     pub fn next_sent(&mut self) -> io::Result<Option<i32>> {
         while let Some(info) = self.0.read_signal()? {
             let signal = info.ssi_signo as i32;

@@ -283,7 +283,7 @@ impl AdapterSet {
         }
     }
 
-    /// Charges an adapter for time of the link's thread in its turn.
+    /// Charges an adapter for time that the link's thread has spent on it.
     fn charge(&mut self, n: u16, cost: Duration) {
         self.turns.charge(n, cost);
         if let Some(adapter) = self.adapter(n) {
@@ -456,8 +456,8 @@ impl Adapters {
         if let Some(adapter) =
             shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused)
         {
-            // The port is no longer polled: a hang-up is reported again and again even if no events
-            // are requested.
+            // A paused port leaves the poll set: otherwise a hang-up would be reported again and
+            // again, even if no events were requested.
             match (adapter.counts.gone, paused) {
                 (true, _) => {}
                 (false, true) => self.epoll.delete(adapter.port.get().readable())?,

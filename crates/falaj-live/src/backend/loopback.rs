@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How to find the flow of datagrams whose headers the kernel has removed.
+/// The way to find the flow of datagrams whose headers the kernel has removed.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowLookup {
     /// All datagrams belong to this flow.

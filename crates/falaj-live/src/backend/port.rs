@@ -46,7 +46,8 @@ pub trait PortHandover {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Position of the port's reader, which is not part of the kernel's own state.
+    /// Position of the port's reader in a ring that it shares with the kernel; the kernel itself
+    /// does not store it. 0 if there is no such ring.
     fn position(&self) -> u64 {
         0
     }

@@ -114,7 +114,8 @@ impl Forwarder {
         }
     }
 
-    /// Makes the units that wait at ports be routed again, by the present rules.
+    /// Discards the routes of units that wait at ports, and reads their keys again, so that the
+    /// present rules route them.
     fn sort_anew(&mut self) {
         for (port, waiting) in self.ports.iter().zip(&mut self.waiting) {
             if let Some(waiting) = waiting {

@@ -31,7 +31,7 @@ pub struct ForwarderState {
     pending: Vec<KeptPacket>,
     /// The position of each port's reader; see [`Port::position`](crate::backend::Port::position).
     positions: Vec<u64>,
-    /// Number of packets that have entered the engine.
+    /// Number of packets that have entered the engine, or that rules have not admitted.
     arrived: u64,
     /// Time of the last arrival of a packet, by pipe and flow.
     active: Vec<Vec<u64>>,

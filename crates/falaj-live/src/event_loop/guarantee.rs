@@ -14,7 +14,7 @@
 //!
 //! A guaranteed rate is checked in two ways: for each packet by the flow's guaranteed rate clock,
 //! and at each look (a call of [`Forwarder::settle`]) by the backlog of an earlier look. This
-//! backlog must have left by its deadline. Each check can prove a violation, with its interval.
+//! backlog must have left by its deadline. A check that finds a violation yields its interval.
 //! Late delivery by the host does not violate a rate; it is reported for packets with a bound on
 //! their delay.
 //!
@@ -22,8 +22,8 @@
 //! as conforming again when its queue has run empty. Without an envelope the bound is that of a
 //! full queue, which no sender can exceed.
 //!
-//! A change may give a flow another guarantee while its packets are queued. No guarantee covers the
-//! backlog of these packets, nor later packets that find this backlog. With an envelope, the new
+//! A change may give a flow another guarantee while its packets are queued. No guarantee covers
+//! these packets, nor packets that arrive while they are still queued. With an envelope, the new
 //! bound applies from the next busy period on; without one, it applies once the old packets have
 //! left.
 //!

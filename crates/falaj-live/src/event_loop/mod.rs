@@ -3,17 +3,17 @@
 //! The arrival time of a packet is the time at which it has been read. The engine makes all
 //! decisions for nominal instants, the times at which events are due. A packet is delivered at its
 //! nominal instant or a little later, never earlier. That lateness has two parts: the time for
-//! which a packet is held for other packets of its unit, and the release error. The release error
-//! is the time from the planned instant until the port is called. Both parts are recorded for each
-//! packet, and no decision depends on them. The time that the port then takes (the kernel delivers
-//! within the call) is part of the delay that the receiver sees.
+//! which a packet is held until other packets of its unit are due, and the release error. The
+//! release error is the time from the planned instant until the port is called. Both parts are
+//! recorded for each packet, and no decision depends on them. The time that the port then takes
+//! (the kernel delivers within the call) is part of the delay that the receiver sees.
 //!
 //! The [`Timer`] determines how the loop waits. In the last microseconds before a delivery is due,
 //! a spinning or hybrid loop reads only the clock, and no port: reading a unit then would delay the
 //! packet that is due. This period is about as long as reading a unit takes. Each port still gets a
-//! turn between two deliveries; otherwise a link with a packet always due soon would never read.
-//! The quota of a port in a round is processor time and not a number of packets: a storm of tiny
-//! packets at one port takes no time from the other ports.
+//! turn between two deliveries; otherwise the ports of a link on which a packet is always due soon
+//! would never be read. The quota of a port in a round is processor time and not a number of
+//! packets: a storm of tiny packets at one port takes no time from the other ports.
 
 mod adaptive_sleep;
 mod backpressure;
@@ -122,7 +122,7 @@ pub struct Forwarder {
     waiting: Vec<Option<PendingUnit>>,
     /// By port, the bursts that the port refused for lack of room.
     full: Vec<RefusedBursts>,
-    /// By port, the largest backlog of its device, if that paces a link.
+    /// By port, the largest backlog of its device, if the device paces a link.
     backlogs: Vec<Option<u32>>,
     read_quotas: ReadQuotas,
     /// Buffer for a part of a unit.
@@ -132,7 +132,7 @@ pub struct Forwarder {
     /// The buffer in which bursts that leave together become one unit.
     join: TrainJoin,
     out: Vec<Output>,
-    /// Number of packets that have entered the engine.
+    /// Number of packets that have entered the engine, or that rules have not admitted.
     arrived: u64,
     recorder: Option<Recorder>,
     /// With a recorder: the ECN bits that packets had before they were marked, by handle.

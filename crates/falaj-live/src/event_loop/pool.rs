@@ -1,10 +1,10 @@
 //! Memory for units in transit, identified by a handle.
 
-/// Memory for units. A unit is read into one buffer that any unit fits in. A short unit then moves
-/// to memory of about its own length, so that a long link full of short packets does not waste
-/// memory; for a longer unit the buffer itself is kept. Freed memory is kept for the next unit of
-/// about that length, up to [`SPARE`] buffers of each length, so that a steady load hardly uses the
-/// allocator.
+/// Memory for units. A unit is read into a buffer that is large enough for any unit. A short unit
+/// is then copied to memory of about its own length, so that a long link full of short packets does
+/// not waste memory; for a longer unit the buffer itself is kept. Freed memory is kept for the next
+/// unit of about that length, up to [`SPARE`] buffers of each length, so that a steady load hardly
+/// uses the allocator.
 pub(crate) struct UnitPool {
     size: usize,
     /// The buffer to read into; empty if the last unit's buffer was kept.
@@ -12,7 +12,7 @@ pub(crate) struct UnitPool {
     units: Vec<PooledUnit>,
     free: Vec<u32>,
     /// Buffers that were used before, so that their pages are mapped: one list for each length of
-    /// short units, and the last for buffers that any unit fits in.
+    /// short units, and the last list for buffers that are large enough for any unit.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
     /// Number of bytes that are available, including the bytes of spare buffers.
     memory: usize,
@@ -287,13 +287,13 @@ mod tests {
             })
             .collect()
         };
-        // The owners take their full shares in turn: eight ninths of the memory that the owners
-        // before have left. A port and the adapter of the same number are different owners.
+        // The owners take their full shares in turn: eight ninths of the memory that earlier
+        // owners have left. A port and the adapter of the same number are different owners.
         let owners = [MemoryOwner::Adapter(0), MemoryOwner::Port(0), MemoryOwner::Adapter(7)];
         let all: Vec<_> = owners.map(|owner| taken(&mut pool, owner)).into();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);
         assert!(taken(&mut pool, owners[0]).is_empty());
-        // When the first has freed all, its memory is available to the others.
+        // When the first owner has freed its units, their memory is available to the others.
         all[0].iter().for_each(|&handle| pool.release(handle));
         assert_eq!(taken(&mut pool, owners[1]).len(), 7_024);
     }

@@ -1,4 +1,4 @@
-//! Shares of ports in processor time: deficit round robin in time.
+//! Divides processor time among the ports, by deficit round robin.
 //!
 //! In each round a port may read for a quantum. Its turn is interrupted when a delivery is due, and
 //! continues afterwards with the rest of the quantum; a round is over when no interrupted port has

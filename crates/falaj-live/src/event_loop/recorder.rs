@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PIECE: usize = 256 << 10;
 /// Number of pieces that may wait to be written, if memory allows.
 const PIECES: usize = 256;
-/// Memory of a piece in bytes: its last packet may extend beyond its end.
+/// Memory of a piece in bytes: its last packet may extend beyond [`PIECE`].
 const PIECE_ROOM: usize = PIECE + (64 << 10);
 
 /// Records are handed over after this time at the latest, so that a capture can be read while it

@@ -12,7 +12,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Longest time under load between two polls of the other descriptors.
+/// Longest time under load between two polls of the descriptors that are not ports.
 const LOOK: Span = Span::from_millis(1);
 
 /// Lead of the exact timer: it wakes this long before an instant, and then reads the clock until

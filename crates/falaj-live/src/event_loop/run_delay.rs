@@ -5,14 +5,14 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Minimum time between two looks, because each look is a system call. A shorter stall is not long
-/// enough for many packets to gather.
+/// Minimum time between two readings of the kernel's count, because each is a system call. During a
+/// shorter stall only few packets gather.
 const LOOK: Span = Span::from_millis(1);
 
-/// Time for which the thread was ready and did not run, between one look and the next.
+/// Time for which the thread was ready and did not run, between two readings of the kernel's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// Time of the second of these looks.
+    /// Time of the second reading.
     pub(super) seen: Time,
     pub(super) span: Span,
 }
@@ -33,7 +33,7 @@ impl RunDelay {
         delay
     }
 
-    /// The last observed stall; looks again now if that is due.
+    /// The last observed stall; reads the count again now if that is due.
     #[inline]
     pub(super) fn stall(&mut self, now: Time) -> Stall {
         if now.since(self.last.seen) >= LOOK {

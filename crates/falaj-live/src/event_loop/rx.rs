@@ -37,7 +37,8 @@ pub(super) enum ReadOutcome {
 }
 
 impl Forwarder {
-    /// Returns true if this port was readable, has a unit that waits for room, or was interrupted.
+    /// Returns true if this port was readable, has a unit that waits for room, or its turn was
+    /// interrupted.
     fn may_have_packets(&self, i: usize) -> bool {
         self.watch.is_readable(i) || self.waiting[i].is_some() || self.read_quotas.goes_on(i)
     }

@@ -42,14 +42,14 @@ pub struct LiveFlow {
     pub release_error: Meter,
     /// Time by which planned delivery was later than due, so that packets of a unit left together.
     pub held: Meter,
-    /// Difference of the time between two deliveries from the planned one.
+    /// Difference between the actual and the planned time from one delivery to the next.
     pub gap_error: Meter,
     /// Lateness of the last delivery.
     pub(super) last_late: Option<Span>,
 }
 
-/// Up to this number of flows, percentiles have three digits; with more flows, a resolution of half
-/// an octave.
+/// Up to this number of flows, percentiles have three digits; with more flows, they have a
+/// resolution of half an octave (a factor of 1.4).
 const FEW: usize = 64;
 
 impl LiveFlow {
@@ -75,8 +75,8 @@ pub struct LiveLosses {
     pub unreadable: u64,
     /// There was no memory for them.
     pub no_memory: u64,
-    /// They were not read in time where they enter. The owner of the sandbox counts them
-    /// ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
+    /// They were not read in time at the interface where they enter. The owner of the sandbox
+    /// counts them ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
     pub unread: u64,
     /// Their receiver did not read them in time; the receiver counts them.
     pub overflowed: u64,
@@ -86,7 +86,7 @@ pub struct LiveLosses {
 }
 
 impl LiveLosses {
-    /// Counts with their reasons, to be read after "packets".
+    /// Counts with their reasons; each reason continues a sentence that begins with "packets".
     pub fn by_reason(&self) -> [(u64, &'static str); 7] {
         [
             (self.unmatched, "matched no rule"),

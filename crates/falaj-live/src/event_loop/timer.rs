@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn the_lead_is_what_waking_up_takes() {
-        // 1999 of 2000 wake-ups take 20 us, and one takes 90 us, for which spinning is not worth
-        // it.
+        // 1999 of 2000 wake-ups take 20 us, and one takes 90 us; longer spinning for that one does
+        // not pay.
         let mut lead = WakeLead::new();
         let instant = Time(10_000_000);
         let mut late = 0;

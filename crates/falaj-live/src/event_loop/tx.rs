@@ -100,7 +100,7 @@ impl Forwarder {
                     self.guarantees.retimed(&retimed);
                     self.occupancy_log.retimed(&retimed);
                     if !self.releases.retimed(&retimed) {
-                        // The packet continues to the next link.
+                        // No burst has the packet: it continues to the next link.
                         let [old, new] =
                             [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
                         self.flows[retimed.pipe.0 as usize][retimed.flow.index()]

@@ -170,7 +170,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, to: &[SocketAddr]) {
     let mut datagram = vec![0; BUFFER];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut datagram) else {
-            // This is the error of an answer to a client that is gone by now.
+            // The error concerns an earlier answer, whose client is gone by now.
             continue;
         };
         let datagram = &datagram[..length];

@@ -1,10 +1,10 @@
 //! The way out to the Internet through the host: a pair of interfaces, a return route, forwarding,
 //! and the translation of addresses.
 //!
-//! The interface and the rules are named by the link's number, `falaj-N`, so that links do not
-//! disturb each other. Each link is an owner of forwarding ([`Owners`](super::owners::Owners)). The
-//! last owner switches forwarding off if the first owner has switched it on. Each new link undoes
-//! the changes that killed links have left.
+//! The interface and the nft table are named `falaj-N`, where N is the link's number, so that links
+//! do not disturb each other. Each link is registered as an owner of the host's forwarding
+//! ([`Owners`](super::owners::Owners)). The last owner switches forwarding off if the first owner
+//! has switched it on. Each new link undoes the changes that killed links have left.
 
 use super::owners::{Owner, Owners};
 use super::{Caretaker, FarSide, Translator};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
-/// The prefix of all our interfaces on the host.
+/// The prefix of the names of falaj's interfaces and tables on the host.
 const PREFIX: &str = "falaj-";
 const QUEUE: u32 = 1000;
 
@@ -56,7 +56,7 @@ impl HostNat {
         })
     }
 
-    /// The link's addresses, as a prefix in rules.
+    /// The link's IPv4 prefix, as rules state it.
     fn net(&self) -> String {
         net(self.subnet.number())
     }
@@ -161,7 +161,7 @@ impl HostNat {
     }
 }
 
-/// The addresses of the link of this number.
+/// The IPv4 prefix of the link of this number.
 fn net(number: u8) -> String {
     format!("{}/24", Ipv4Addr::new(10, 77, number, 0))
 }

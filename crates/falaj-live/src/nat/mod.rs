@@ -86,7 +86,7 @@ impl NatMethod {
 /// The configured choice of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NatChoice {
-    /// A method that changes nothing outside, if one is available.
+    /// A method that changes nothing outside of the sandbox, if one is available.
     Auto,
     /// `pasta`.
     Pasta,

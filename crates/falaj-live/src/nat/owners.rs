@@ -1,5 +1,5 @@
-//! The links that need the host to forward. They are counted in files with locks; the kernel
-//! releases a lock if the link's process is killed.
+//! The links that need the host to forward. Each of them holds a lock on a file of its own, and the
+//! kernel releases the lock if the link's process is killed.
 //!
 //! ```text
 //! /run/falaj-forwarding-NAMESPACE/lock        held while something is changed here

@@ -109,7 +109,7 @@ impl Caretaker for UserMode {
         if let Some(file) = &mut self.said {
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut said));
         }
-        // Without a system log the program complains about that in its output, too.
+        // If there is no system log, the program reports that too; these lines are skipped.
         let mut said = said
             .lines()
             .map(str::trim)

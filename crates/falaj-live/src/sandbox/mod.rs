@@ -8,8 +8,8 @@
 //!             fd77::1                                               fd77::2
 //! ```
 //!
-//! Each side is a process namespace as well. Its first process makes the side, starts the command
-//! and reports how the command ended. Processes that the command leaves behind die with the
+//! Each side has its own process namespace as well. Its first process makes the side, starts the
+//! command and reports how the command ended. Processes that the command leaves behind die with the
 //! sandbox, and the sandbox dies with the caller, even if SIGKILL ends the caller. Neither root nor
 //! any privilege is needed where user namespaces are allowed. Where `/dev/net/tun` is missing or
 //! may not be opened, veth pairs and packet sockets replace the TAPs ([`Join::Auto`]).
@@ -229,8 +229,8 @@ impl Sandbox {
             let at = lines.next()?.split_whitespace().position(|known| known == name)?;
             lines.next()?.split_whitespace().nth(at)?.parse().ok()
         };
-        // A far side that is not a router counts these packets in the first counter; a router
-        // without a route counts them in the second.
+        // A far side that is not a router counts these packets in `InAddrErrors`; a router
+        // without a route counts them in `InNoRoutes`.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
     }
 

@@ -24,14 +24,14 @@ use crate::error::SetupStep;
 use crate::link_end::Subnet;
 
 /// Number of frames that may wait in the kernel for the forwarder. At a million frames per second
-/// they bridge 8 ms in which the forwarder does not get the processor. falaj's own queues, with the
-/// configured limits, come after them.
+/// they arrive within 8 ms, so the forwarder may be without the processor for that time. falaj's
+/// own queues, with the configured limits, come after this queue.
 const QUEUE: u32 = 8192;
 
-/// The other end of the link's interface, if the interface is one of a veth pair.
+/// The name of the other interface of the pair, if the link's interface is one of a veth pair.
 pub(super) const OUTER: &str = "falaj1";
 
-/// The kernel's bridge, in a namespace of its own.
+/// The name of the kernel bridge between the sides, which is in a namespace of its own.
 const BRIDGE: &str = "bridge";
 
 /// 24 days in milliseconds, the longest interval that the kernel accepts; the kernel draws the
@@ -94,7 +94,7 @@ impl SideNetwork {
         Ok(tap)
     }
 
-    /// Makes a link: a pair of veth interfaces, the other one in namespace `there`.
+    /// Makes a link: a pair of veth interfaces, the second one in namespace `there`.
     pub(super) fn add_veth(
         &mut self,
         at: &Attachment,
@@ -187,13 +187,13 @@ impl SideNetwork {
         self.configure(at)
     }
 
-    /// Brings the second end of a pair of veth interfaces up, and waits until both transmit.
+    /// Brings the second of a pair of veth interfaces up, and waits until both can transmit.
     pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
         self.configure(at)?;
         SideNetwork::await_carrier(at)
     }
 
-    /// Waits until an interface transmits.
+    /// Waits until an interface can transmit.
     pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let socket = socket.map_err(|error| {

@@ -59,8 +59,8 @@ pub struct SandboxSide {
     pub stderr: Option<OwnedFd>,
     /// Variables added to the caller's environment. The sandbox itself sets `FALAJ_SIDE` (`a` or
     /// `b`), `FALAJ_ADDR`, `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the last two only if the
-    /// link carries IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for
-    /// mahimahi. A variable given here replaces a variable of the same name.
+    /// link carries IPv6), and `MAHIMAHI_BASE`, which has the value of `FALAJ_PEER`, for scripts
+    /// written for mahimahi. A variable given here replaces a variable of the same name.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -79,9 +79,9 @@ impl SandboxSide {
 pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// True if an interface may pass units of many TCP segments or UDP datagrams, larger than the
-    /// MTU, which are forwarded as they are. The throughput is then far higher, but one unit
-    /// consists of many packets.
+    /// True if an interface may pass units that are larger than the MTU: many TCP segments or UDP
+    /// datagrams in one. They are forwarded unchanged. The throughput is then far higher, but one
+    /// unit consists of many packets.
     pub tso: bool,
     /// The kind of connection between the sides.
     pub join: Join,

@@ -130,7 +130,7 @@ impl Virtqueue {
         self.queue.ready() && self.enabled
     }
 
-    /// Reads a unit that the guest has sent, after a header of `header` bytes; `None` if there is
+    /// Reads a unit that the guest has sent with a header of `header` bytes; `None` if there is
     /// none.
     pub(super) fn take(
         &mut self,
