@@ -854,7 +854,7 @@ fn datagrams_joined(users: UserNamespace) {
 }
 
 fn bursts(users: UserNamespace) {
-    // 5000 datagrams before any is read.
+    // The command sends 5000 datagrams before any is read.
     let mut sandbox = start(SandboxSpec { near: probe(&["udp-burst", "5000"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -1103,7 +1103,7 @@ fn dropping(users: UserNamespace) {
     assert!(before - descriptors() >= 6, "two TAPs, sockets and pidfds are closed");
     // Not even a zombie is left.
     assert!(nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG)).is_err());
-    // Repeated many times, without accumulation.
+    // Many repetitions accumulate no descriptors.
     let before = descriptors();
     for _ in 0..10 {
         drop(start(spec(users)));

@@ -1,9 +1,10 @@
 //! The layer between the C functions and a [`Discipline`]: the code that [`export!`](crate::export)
 //! puts into a library.
 //!
-//! No panic leaves the library. A panic in `create` is a refusal of the setup; in `is_reusable` and
-//! `guarantee` it counts as the answer no; in `destroy` it is ignored. After a panic in any other
-//! function, an instance reports the panic at the next call of `next`, and ignores events.
+//! No panic leaves the library. A panic in `create` counts as a refusal of the setup; in
+//! `is_reusable` and `guarantee` it counts as a negative answer; in `destroy` it is ignored. After
+//! a panic in any other function, an instance ignores events, and reports the panic at the next
+//! call of `next`.
 
 use crate::abi::{self, Queue, Sent};
 use crate::{Answer, Discipline, Flow, Params, Refused, Setup, Value};

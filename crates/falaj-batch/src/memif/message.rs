@@ -26,7 +26,7 @@ pub struct Hello {
     pub max_m2s_ring: u16,
     /// The largest index of a ring to the master.
     pub max_s2m_ring: u16,
-    /// The number of descriptors of the largest ring, as a power of two.
+    /// Base-2 logarithm of the number of descriptors of the largest ring.
     pub max_log2_ring_size: u8,
 }
 
@@ -59,7 +59,7 @@ pub struct AddRing {
     pub region: u16,
     /// Offset of the ring in the region, in bytes.
     pub offset: u32,
-    /// Number of its descriptors, as a power of two.
+    /// Base-2 logarithm of the number of its descriptors.
     pub log2_ring_size: u8,
     /// Number of bytes with a private meaning before each packet.
     pub private_header: u16,

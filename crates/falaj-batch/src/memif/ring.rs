@@ -4,8 +4,8 @@
 //! them by `head`; it gets them back when the master moves `tail`. In the other ring it provides
 //! empty buffers by `head`; the master fills them and announces them by `tail`.
 //!
-//! Everything that the peer may write is read once and checked. An invalid descriptor loses its
-//! packet; an impossible index ends the ring.
+//! Everything that the peer may write is read once and checked. A packet with an invalid descriptor
+//! is lost; an impossible index ends the ring.
 
 use super::message::AddRing;
 use super::region::Region;
@@ -23,14 +23,15 @@ const TAIL: usize = 64;
 const DESCRIPTORS: usize = 128;
 /// Size of a descriptor in bytes.
 const DESCRIPTOR: usize = 16;
-/// The largest ring: indices have 16 bits, and a full ring must differ from an empty one.
+/// Base-2 logarithm of the size of the largest ring: indices have 16 bits, and a full ring must
+/// differ from an empty one.
 pub const MAX_LOG2: u8 = 14;
 /// Flag that a receiver sets while it is awake and needs no wake-up.
 const NO_INTERRUPT: u16 = 1;
 /// Flag of a descriptor that is not the last of its packet.
 const NEXT: u16 = 1;
 
-/// Size of the rings that this side creates, as a power of two.
+/// Base-2 logarithm of the size of the rings that this side creates.
 pub(super) const OUR_LOG2: u8 = 10;
 /// Size in bytes of each buffer that this side creates.
 pub const BUFFER: usize = 2048;

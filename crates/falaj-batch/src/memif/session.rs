@@ -57,7 +57,7 @@ pub struct MemifTerms {
     pub id: u32,
     /// Secret of both sides; empty: none.
     pub secret: String,
-    /// Use batches in the place of frames, if the other side supports them.
+    /// True if batches are used instead of frames, if the other side supports them.
     pub batches: bool,
     /// Bytes of the longest packet or batch.
     pub longest: usize,
@@ -150,7 +150,7 @@ impl Session {
     ///
     /// # Errors
     /// The session has ended: the peer is gone or ended it, or sent an invalid message. The peer
-    /// gets the error, unless the bytes were no message.
+    /// gets the error, except if its bytes were no message.
     pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
         for _ in 0..TURN {
             let Some((message, fd)) = self.channel.receive()? else { break };

@@ -511,7 +511,7 @@ fn bytes_that_are_no_message_end_it() {
     assert!(session.turn().is_err());
 }
 
-/// An invalid descriptor loses its packet, and an impossible index ends the connection.
+/// A packet with an invalid descriptor is lost, and an impossible index ends the connection.
 #[test]
 fn hostile_descriptors() {
     let mut slave = Slave::new();

@@ -80,9 +80,9 @@ proptest! {
     }
 }
 
-/// A writer and a reader of a ring, in whose memory the bytes determine which values are written
-/// where: a plain function, for any fuzzer. It must end without a panic, and no string may be
-/// longer than the ring.
+/// A writer and a reader of a ring, while other values are written into its memory; `bytes`
+/// determines which values, and where. A plain function, for any fuzzer. It must end without a
+/// panic, and no string may be longer than the ring.
 pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);

@@ -2,9 +2,10 @@
 //!
 //! Each adapter with readable units gets a quantum in its turn, in proportion to its weight, and is
 //! read until the quantum is used up. It is charged the processing time of its units, from reading
-//! to the end of queueing. So an adapter with a storm of tiny packets, or of units that are
-//! expensive for another reason, uses no more than its share of the processor while other adapters
-//! have units. Its unread units stay in the kernel, at the adapter's own cost.
+//! to the end of queueing, and the time for writing units to it. So an adapter with a storm of tiny
+//! packets, or of units that are expensive for another reason, uses no more than its share of the
+//! processor while other adapters have units. Its unread units stay in the kernel, at the adapter's
+//! own cost.
 
 use falaj_sched::mechanisms::deficit::Surplus;
 use std::collections::VecDeque;

@@ -2,8 +2,8 @@
 //! there.
 //!
 //! A packet socket at the loopback interface receives the resets that refuse these connections. A
-//! filter in the kernel keeps all other packets away, so that loopback traffic costs the side's
-//! first process, which reads the socket, nothing.
+//! filter in the kernel keeps all other packets away, so that other loopback traffic does not wake
+//! the side's first process, which reads the socket.
 
 use crate::backend::packet;
 use crate::listening;

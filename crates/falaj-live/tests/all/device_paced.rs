@@ -188,7 +188,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
         error.to_string().starts_with("The device: the interface does not say when it has room"),
         "{error}"
     );
-    // A change may not let the device pace the link either; a change without that is accepted.
+    // A change must not make the device pace the link either; other changes are accepted.
     let (mut forwarder, _ends) = link(Pace::Falaj, false, 0)?;
     forwarder.pace()?;
     let change = |spec: PipeSpec| {

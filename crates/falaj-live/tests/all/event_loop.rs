@@ -34,7 +34,7 @@ use std::rc::Rc;
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// Requests of a unit to the port in memory, by the unit's first byte.
+/// The behavior that a unit requests of the port in memory by its first byte.
 mod ask {
     pub(crate) const NOTHING: u8 = 0;
     pub(crate) const NO_FLOW: u8 = 1;
@@ -45,7 +45,7 @@ mod ask {
     pub(crate) const ENDLESS_LENGTH: u8 = 6;
 }
 
-/// The outside of a port in memory.
+/// The test's side of a port in memory.
 #[derive(Clone)]
 struct Outside {
     clock: Clock,

@@ -259,7 +259,7 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     card.becomes(InterfaceState::Up);
     guest.file.set_len(0x1000).expect_err("it is sealed");
     assert_eq!(card.receives(), None);
-    // The seal forbids to shrink the file. A monitor that wants less memory has to share another
+    // The seal forbids shrinking the file. A monitor that wants less memory has to share another
     // file.
     guest.file.set_len(2 * MEMORY as u64).expect("it may become longer");
 }

@@ -523,8 +523,8 @@ fn what_the_how_to_shows_is_a_discipline() {
     let in_c = c_example("longest.c");
     let in_rust = rust(&written("longest.rs", block("rust")));
     for path in [in_c, in_rust] {
-        // After the first packet, the queues have 200 B and 120 B, then 100 B and 120 B, 100 B and
-        // 60 B, 0 B and 60 B.
+        // At the decisions after the first one, the queues hold 200 B and 120 B, then 100 B and
+        // 120 B, then 100 B and 60 B, and last 0 B and 60 B.
         let lengths = [(0, 100), (1, 60), (0, 100), (0, 100), (1, 60)];
         let events = lengths.map(|(flow, bytes)| (0, Event::Packet { flow, bytes }));
         let (sent, broken) = run(&plugin(&loaded(&path), 2), events.into(), &[]);
