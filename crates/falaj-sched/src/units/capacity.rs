@@ -21,7 +21,7 @@ pub enum Capacity {
     /// Packets pass at once while tokens last: at most this number of bytes, which are available at
     /// the start.
     TokenBucket(u64),
-    /// Packets pass at once while both of two token buckets have tokens. Both are full at the start.
+    /// Packets pass at once while two token buckets have tokens, which are both full at the start.
     TwoBuckets {
         /// Size in bytes of the bucket that fills at the link's rate.
         burst: u64,

@@ -251,7 +251,7 @@ mod tests {
             let of_rate = of_peak * one_of(&[2, 4, 5, 8, 10, 20]);
             let (burst, mtu) = (3_514 + dice.below(30_000), 1_514 + dice.below(2_000));
             let rate = |nanos: u64| Rate(BIT_NANOS / nanos);
-            assert!(BIT_NANOS % of_peak == 0 && BIT_NANOS % of_rate == 0);
+            assert!(BIT_NANOS.is_multiple_of(of_peak) && BIT_NANOS.is_multiple_of(of_rate));
             let mut wire = wire(rate(of_rate), burst, rate(of_peak), mtu);
             let (buffer, full) = ((burst * of_rate) as i64, (mtu * of_peak) as i64);
             let nanos = [of_rate, of_peak];
