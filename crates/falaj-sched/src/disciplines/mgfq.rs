@@ -4,9 +4,10 @@
 //! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
 //! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
 //! group that reaches the sent queue at the last opening before the packet is due. So each packet
-//! becomes eligible at most one period before its due date, which bounds the remaining jitter. It
-//! is sent earlier if `deadline` exceeds `gates` times `period`, or with `idle = "release"`. Within
-//! a group, packets are not sorted by due dates; this is the disadvantage of using few queues.
+//! becomes eligible at most one period before its due date, which bounds the remaining jitter. A
+//! packet may become eligible earlier if its `deadline` exceeds `gates` times `period`, or with
+//! `idle = "release"`. Within a group, packets are not sorted by due dates; this is the
+//! disadvantage of using few queues.
 //!
 //! The implementation sorts packets by the opening at which they join the queue, and by their
 //! number among all arrivals. This gives the same order, and no packets need to be moved at a gate.
@@ -86,7 +87,7 @@ pub struct Mgfq {
     releases: bool,
     deadlines: Vec<Span>,
     heads: Tournament<Place>,
-    /// Number of packets so far.
+    /// Number of arrivals so far, of all flows.
     arrivals: u64,
     serving: Option<FlowId>,
     /// Transmission time of a packet of the largest size. The next field is that of all queues when

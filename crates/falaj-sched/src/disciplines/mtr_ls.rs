@@ -191,9 +191,10 @@ impl MediumHooks for MtrLs {}
 impl Guarantees for MtrLs {
     /// Let `Q` be the flow's part, and `F` the sum of all parts. While a flow waits, each flow that
     /// uses up its part moves behind it. So within `m` parts of the flow, each other flow sends `m`
-    /// parts and the excess of a packet. A packet with `A` bytes before it starts in part
-    /// `m = ceil(A/Q) + 1`, because the first part may be almost used up. In addition, one packet
-    /// may be on the wire (own derivation, as for deficit round robin).
+    /// parts and the excess of a packet. A packet with `A` bytes before it in its queue starts in
+    /// the flow's part number `m = ceil(A/Q) + 1` at the latest, because the first part may be
+    /// almost used up. In addition, one packet may be on the wire (own derivation, as for deficit
+    /// round robin).
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.parts[f.index()];
         let (largest, ahead) = (self.shares.largest(), self.ahead[f.index()]);

@@ -2,13 +2,13 @@
 //!
 //! Each virtual adapter may send `credit` bytes in a `period`. An adapter that has used up its
 //! credit waits for the next period. Adapters with credit take turns, one packet each. That is all
-//! that the scheduler of Xen 4 does. Adamczyk and Chydzinski (2011) describe it, and measure its
-//! limits: it limits rates, and guarantees nothing. They propose `xen-wrr` instead.
+//! that the scheduler of Xen 4 does. Adamczyk and Chydzinski (2011) describe and measure it: it
+//! limits rates, but guarantees nothing. They propose `xen-wrr` instead.
 //!
 //! As in the driver, a period begins with the first packet after the end of the previous one, and
 //! the rest of a credit is lost at the end of its period. So twice the credit may be sent within a
-//! short time, at the end of one period and the start of the next. A packet is checked when it
-//! becomes the head.
+//! short time, at the end of one period and the start of the next. A packet is compared with the
+//! rest of the credit when it becomes the head.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -65,7 +65,7 @@ pub struct Netback {
     period: Span,
     credits: Vec<Option<u64>>,
     round: Round,
-    /// Adapters whose credit is used up, ordered by the time of their next credit.
+    /// Adapters whose head exceeds the rest of their credit, ordered by the end of their period.
     held: Tournament<Time>,
     serving: Option<FlowId>,
 }
@@ -183,7 +183,7 @@ impl Discipline for Netback {
             self.follow(flows, f, now);
         }
         while let Some(f) = self.round.first() {
-            // The head may not be the packet that was checked.
+            // The head may be another packet than the one that was compared with the credit.
             let state = flows.state(f);
             let fits =
                 |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;

@@ -156,7 +156,8 @@ impl Guarantees for Priority {
         }
     }
 
-    /// A transmission of a lower priority is not interrupted, so one packet of it counts.
+    /// A transmission of a lower priority is not interrupted, so one packet of a lower priority
+    /// counts.
     fn precedence(&self, f: FlowId) -> Precedence {
         let own = self.priorities[f.index()];
         let below = self.lowest.is_some_and(|lowest| lowest > own);

@@ -3,8 +3,8 @@
 //! Checconi, Rizzo and Valente, "QFQ: efficient packet scheduling with tight guarantees" (2013).
 //! Flows whose largest packets have similar lengths in virtual time form a group. In a group, start
 //! times are rounded down to a multiple of `sigma`, a power of two between that length and twice
-//! that length. Finish times are two `sigma` later. Among the groups that have started, the group
-//! with the earliest finish time is served.
+//! that length. The finish time is two `sigma` after the rounded start time. Among the groups that
+//! have started, the group with the earliest finish time is served.
 //!
 //! The flow in service is in no group. If it is the only flow, it stays outside of the groups, and
 //! nothing is sorted.
@@ -194,13 +194,13 @@ impl Guarantees for Qfq {
     /// Every packet that is served before a given packet has an earlier finish time, except a
     /// packet whose transmission began before the given packet was eligible. So the given packet
     /// ends at most one packet of work after virtual time reaches its finish time, which is two
-    /// roundings after its start time. The latency: if the flow owed nothing at some instant, its
-    /// start time is the virtual time of that instant, in which the packet on the wire is already
-    /// counted (the second `L`). The delay: while the flow has packets, its head starts at most a
-    /// rounding and a packet of the flow after virtual time. At the flow's own departures, the
-    /// largest lag behind its share is `3 w sigma + 2 phi L` (the paper's `3 phi sigma + 2 phi L`,
-    /// where weights add up to 1), plus the difference between a packet's length and that of the
-    /// next packet.
+    /// roundings (two `sigma`) after its start time. The latency: if the flow owed nothing at some
+    /// instant, its start time is the virtual time of that instant, in which the packet on the
+    /// wire is already counted (the second `L`). The delay: while the flow has packets, its head
+    /// starts at most a rounding and a packet of the flow after virtual time. At the flow's own
+    /// departures, the largest lag behind its share is `3 w sigma + 2 phi L` (the paper's
+    /// `3 phi sigma + 2 phi L`, where weights add up to 1), plus the difference between a packet's
+    /// length and that of the next packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);

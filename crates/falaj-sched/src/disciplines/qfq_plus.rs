@@ -326,18 +326,18 @@ impl QueueHooks for QfqPlus {}
 impl MediumHooks for QfqPlus {}
 
 impl Guarantees for QfqPlus {
-    /// The proof for QFQ's flows holds for aggregates, with budgets in place of packets. If the
-    /// service of an aggregate has the virtual start time `S`, it ends at most a budget of other
-    /// work after virtual time has reached `S` plus two roundings. The packet on the wire is
-    /// already counted in virtual time (`L`). While an aggregate of `n` flows has packets, its
-    /// service is at most two roundings ahead of virtual time; an aggregate of one flow is not
-    /// ahead if that flow owes nothing.
+    /// The proof for QFQ's flows holds for aggregates, with budgets in place of packets. If an
+    /// aggregate's service of one budget has the virtual start time `S`, this service ends at most
+    /// a budget of other work after virtual time has reached `S` plus two roundings (two `sigma`).
+    /// The packet on the wire is already counted in virtual time (`L`). While an aggregate of `n`
+    /// flows has packets, its service is at most two roundings ahead of virtual time; an aggregate
+    /// of one flow is not ahead if that flow owes nothing.
     ///
     /// Within the aggregate, until `X` bytes of a flow have left, each of the other flows sends at
-    /// most `ceil(X/L) L + L` (see DRR). The aggregate must be served that amount, except for the
-    /// last packet. `X` consists of the bytes that have left and the packet that leaves next. So
-    /// the amount is `n` times the bytes that have left, plus `3 (n - 1) L`, which is part of the
-    /// latency.
+    /// most `ceil(X/L) L + L` bytes (see DRR). Before the flow's last packet starts, the aggregate
+    /// must have sent these bytes and `X` without that packet. `X` consists of the bytes that have
+    /// left and the packet that leaves next. So the aggregate must have sent `n` times the bytes
+    /// that have left, plus `3 (n - 1) L`, which is part of the latency.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));

@@ -9,8 +9,8 @@
 //!
 //! A delay-jitter regulator on link `j` delays each packet to its worst case on the previous link:
 //! `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`. Here `d` is the maximum time on that link from eligibility
-//! to the last bit, and `pi` the propagation time. Only the packet itself can carry that
-//! information to the next link: a packet that leaves a link earlier than the latest time by
+//! to the last bit, and `pi` the propagation time. The next link can learn how early a packet is
+//! only from the packet itself. So a packet that leaves a link earlier than the latest time by
 //! `x = ET + d - end` carries `x` along, and the next link holds it for the additional time `x`. On
 //! the first link no packet is early, so only the gaps are enforced. The gaps are enforced on later
 //! links, too. So a flow that violates its gaps is held at its first link, and arrives at all other
@@ -154,7 +154,7 @@ pub struct Rcsp {
     releases: bool,
     serving: Option<FlowId>,
     label: Label,
-    /// For the packet that was sent last, the time from its departure to its latest departure.
+    /// For the packet that was sent last, the time by which it left before its latest departure.
     early: Option<Span>,
     link: Rate,
     largest: u32,

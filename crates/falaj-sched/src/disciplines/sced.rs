@@ -16,8 +16,8 @@
 //!   earlier of the two clocks. That is exact from any instant at which the flow was not ahead of
 //!   its curve. While the flow is ahead, it is not exact, because a minimum of such curves may have
 //!   any number of pieces. Then the flow's deadlines are not earlier than in SCED, so other flows
-//!   keep their deadlines. They are not later than those of the second line alone, on which the
-//!   flow's delay bound relies.
+//!   still meet theirs. The flow's deadlines are not later than those of the second line alone, on
+//!   which its delay bound relies.
 //! - If both rates are equal, both clocks are that of Virtual Clock, which starts with the packet
 //!   that arrived at the idle flow.
 //!
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{order_together, rate, setup, time, values};
 
-    /// A's curve has the slope of 1/4 of the link for 4 B of time, and then of 1/2; B's curve has
-    /// 3/4 and then 1/2. A has the link alone at first; when B arrives, A has to wait for this
-    /// excess service.
+    /// A's curve has a slope of 1/4 of the link's rate for the time of 4 B on the link, and then of
+    /// 1/2; B's curve has 3/4 and then 1/2. A has the link alone at first; when B arrives, A has to
+    /// wait because of this excess service.
     #[test]
     fn sced_makes_a_flow_pay_for_its_excess() {
         let curve = |burst| {

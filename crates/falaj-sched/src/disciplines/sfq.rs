@@ -195,8 +195,8 @@ impl Guarantees for Sfq {
     /// `v`, so the first packet starts at `v + L/w` at the latest, and the packet that ends with
     /// byte `S` at `v + (L + S)/w`. Packets are sent in the order of their starts, so those of flow
     /// `j` that are sent from then on before this packet, or are on the wire, start from `v` to
-    /// that time. A packet of `l` bytes is `l/w_j` long, and the next one starts no earlier. So all
-    /// but the last have at most `w_j (L + S)/w` bytes together.
+    /// that time. A packet of `l` bytes is `l/w_j` long, and the next one starts at its end or
+    /// later. So all but the last have at most `w_j (L + S)/w` bytes together.
     fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
         by_tags(&self.shares, f, self.shares.largest())
     }

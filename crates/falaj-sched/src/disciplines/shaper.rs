@@ -152,10 +152,10 @@ impl QueueHooks for Shaper {}
 impl MediumHooks for Shaper {}
 
 impl Guarantees for Shaper {
-    /// The eligibility times of a flow conform to its bucket. So while the link is busy, the work
-    /// before an eligible packet is at most the flows' bursts, their rates over that time, and one
-    /// packet whose transmission had already begun. A packet becomes eligible when its bucket has
-    /// refilled for all packets before it.
+    /// The eligibility times of a flow conform to its bucket. So in a busy period, the work before
+    /// an eligible packet is at most the flows' bursts, what their rates allow from the start of
+    /// the period to the packet's eligibility, and one packet whose transmission had already begun.
+    /// A packet becomes eligible when its bucket has refilled for all packets before it.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {

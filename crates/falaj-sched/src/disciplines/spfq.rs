@@ -7,10 +7,11 @@
 //! `S = max(F of the flow's previous packet, P)` and the finish `F = S + L/r`, where `L` is its
 //! length and `r` the flow's rate. The packet with the smallest finish is sent first.
 //!
-//! Starts and finishes must be those of the arrival: between two departures, `P` may become larger
-//! than the finish of a packet that still waits, and the flow's next packet, if it arrives at that
-//! time, starts at `P`. When all packets are sent, `P` becomes the largest finish so far. This has
-//! the same effect as the papers' reset to zero, without a loop over all flows.
+//! The `P` of a packet's arrival must be stored for its start and finish. The reason: between two
+//! departures, `P` may become larger than the finish of a packet that still waits. If the flow's
+//! next packet arrives at that time, it starts at `P`. When all packets are sent, `P` becomes the
+//! largest finish so far. This has the same effect as the papers' reset to zero, without a loop
+//! over all flows.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};

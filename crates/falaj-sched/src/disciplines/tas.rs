@@ -129,8 +129,9 @@ struct Gate {
 }
 
 impl Gate {
-    /// Returns true if both gates are ever open together. The distances between two openings take
-    /// all values that are congruent modulo the common divisor of both rounds.
+    /// Returns true if both gates are ever open together. The distances from an opening of one gate
+    /// to an opening of the other take all values that are congruent modulo the greatest common
+    /// divisor of both rounds.
     fn meets(self, other: Gate) -> bool {
         let step = common(self.every.0, other.every.0);
         let behind = (other.opens.0 % step + step - self.opens.0 % step) % step;

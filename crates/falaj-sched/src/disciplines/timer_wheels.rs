@@ -15,8 +15,9 @@
 //!   end together, it serves the slot of the larger weights. Within a slot flows are served in the
 //!   order in which they joined it.
 //!
-//! A slot rounds a due time by less than the slot's length. When a flow becomes empty, its due time
-//! is not stored: the error is less than a slot.
+//! A slot rounds a due time by less than the slot's length. The due time of an empty flow is not
+//! kept: the flow's next packet counts from the virtual time of its arrival. The error of this is
+//! less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, room_for_one};

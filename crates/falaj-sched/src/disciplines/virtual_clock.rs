@@ -2,12 +2,12 @@
 //!
 //! Zhang, "VirtualClock: a new traffic control algorithm for packet switching networks" (1990).
 //! Each flow has a clock, `aux`. A packet of length `L` advances the clock when it arrives, by the
-//! packet's time at the flow's rate `r`: `aux = max(now, aux) + L/r`. The packet with the smallest
-//! reading goes first.
+//! packet's time at the flow's rate `r`: `aux = max(now, aux) + L/r`. The new reading of the clock
+//! is the packet's stamp. The packet with the smallest reading goes first.
 //!
 //! Packets are stamped at their arrival. If a packet still waits when its reading has passed, and
-//! the flow's next packet arrives then, that one starts at its own arrival time, not at the earlier
-//! reading. A dropped packet does not advance the clock.
+//! the flow's next packet arrives then, the next packet starts at its own arrival time, not at the
+//! earlier reading. A dropped packet does not advance the clock.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};

@@ -313,11 +313,11 @@ impl Guarantees for Wf2qPlus {
     /// `f`. So the packets chosen since, and this one, start at `u'` or later and finish by `f`.
     /// Their flows count in between, so the link sends at least all their bytes while virtual time
     /// rises from `u'` to `f`. Of the bytes sent from `u'` to `u`, only the packet chosen at `u'`
-    /// is not among theirs, and the `l` bytes are missing. So the link has sent at most `L - l`
-    /// bytes since `f`. Flow `j` counts, so `u` is at most `f + (L - l)/w_j`, and the packet starts
-    /// at `u - L/w_j` or later. If there was no such choice since a leap of virtual time or since
-    /// the link was empty, no start was before virtual time at that instant, and there is no packet
-    /// that is not among theirs.
+    /// is none of these packets, and the `l` bytes are not sent yet. So the link has sent at most
+    /// `L - l` bytes since `f`. Flow `j` counts, so `u` is at most `f + (L - l)/w_j`, and the
+    /// packet starts at `u - L/w_j` or later. If there was no such choice since a leap of virtual
+    /// time or since the link was empty, let `u'` be virtual time at that instant. No start was
+    /// earlier then, and all packets sent since are these packets.
     ///
     /// If a packet of flow `j` is on the wire at `v`, this is true of the instant at which it
     /// began. Since then virtual time has risen by at most the bytes sent, divided by `w_j`. So

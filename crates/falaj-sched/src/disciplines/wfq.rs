@@ -210,8 +210,8 @@ impl MediumHooks for Wfq {
 impl Guarantees for Wfq {
     /// A packet leaves at most `L/C` after the fluid server finishes it (Parekh and Gallager). The
     /// fluid server may still have bytes of the flow that the link has already sent; their number
-    /// is the lag of the other flows, at most one packet for each. A packet that arrives after
-    /// these bytes may take longer than its queue's time, by the service time of these bytes.
+    /// is the lag of the other flows, at most one packet for each. A packet that arrives then also
+    /// waits for these bytes in the fluid server: this adds their service time to `B/r`.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {

@@ -1,8 +1,8 @@
 //! Round robin by packets, plain and weighted.
 //!
-//! A visit sends up to `weight` packets of a flow, including those that arrive meanwhile; a flow
-//! without packets is not visited. Shares are in packets, not in bytes: a flow of larger packets
-//! gets more bytes.
+//! In a visit (its turn in the round) a flow sends up to `weight` packets, including those that
+//! arrive meanwhile; a flow without packets is not visited. Shares are in packets, not in bytes: a
+//! flow of larger packets gets more bytes.
 //!
 //! Notation of the bounds: `w` is the weight of our flow, `F` the sum of the weights, `C` the rate
 //! of the link and `L` the largest packet. `X = (F - w) L` is the maximum that other flows send

@@ -19,11 +19,11 @@
 //!
 //! Each adapter with a minimum has an instant, from which on it is below the minimum. A packet sent
 //! because of the minimum advances the instant by the packet's time at that rate. A packet sent in
-//! a turn sets the instant to the packet's start plus that time, if that is later, so service in a
-//! turn makes no adapter wait longer. Each instant is a release time; the packet's deadline is the
-//! time at which the minimum rate would have sent it. This is earliest-deadline-first with a
-//! utilization of at most the whole link, so a packet is late by one packet of another adapter at
-//! most.
+//! a turn sets the instant to the packet's start plus that time, if that is later, so service in
+//! turns does not reduce the minimum rate. Each instant is a release time; the packet's deadline is
+//! the time at which the minimum rate would have sent it. This is earliest-deadline-first with a
+//! utilization of at most the whole link, so a packet misses its deadline by one packet of another
+//! adapter at most.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};

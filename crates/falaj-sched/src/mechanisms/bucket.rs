@@ -133,7 +133,7 @@ pub(crate) fn sums<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> (u64, u128)
     })
 }
 
-/// All flows of a setup.
+/// The ids of the flows of a setup with this number of flows.
 pub(crate) fn ids(flows: usize) -> impl Iterator<Item = FlowId> {
     (0..flows as u32).map(FlowId)
 }
@@ -142,8 +142,8 @@ pub(crate) fn ids(flows: usize) -> impl Iterator<Item = FlowId> {
 mod tests {
     use super::*;
 
-    /// A bucket of ten bytes that fills in 8 ns a byte: each packet of 3 B waits for the bytes that
-    /// the bucket lacks.
+    /// A bucket of ten bytes that gets a byte each 8 ns: each packet of 3 B waits for the bytes
+    /// that the bucket lacks.
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {
         let bucket = Bucket::new(Rate::from_mbit(1000), 10);

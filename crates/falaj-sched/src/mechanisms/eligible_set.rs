@@ -108,7 +108,8 @@ impl Starts {
         }
     }
 
-    /// Removes `flow` from any position; examines all entries.
+    /// Removes `flow` from any position, and examines all entries for that. Returns true if the
+    /// flow was there.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let before = self.together.len();
         self.together.retain(|one| one.flow() != flow);

@@ -122,8 +122,8 @@ impl Levels {
 /// Let `k` be the number of packets in the flow's queue when a packet arrives, including this
 /// packet. At most one packet of each of the other `n - 1` flows of this priority goes before each
 /// of the `k`. In addition, at most one packet of a lower priority goes before all `k`: the packet
-/// that was on the wire when the flow was empty. A queue of `b` packets has `k <= b`; a queue of
-/// `B` bytes may hold `B` packets of one byte.
+/// that was on the wire when the flow became backlogged. A queue of `b` packets has `k <= b`; a
+/// queue of `B` bytes may hold `B` packets of one byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLevel {
     rate: Rate,

@@ -67,8 +67,8 @@ impl Excess {
     }
 }
 
-/// Returns a warning if the rates of `setup` exceed the link's rate and the discipline of
-/// `manifest` accepts that. It names a flow by its place among all classes, depth first.
+/// Returns a warning if the sum of the rates in `setup` exceeds the link's rate and the discipline
+/// of `manifest` accepts that. It names a flow by its place among all classes, depth first.
 pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
     let (kind, param) = (manifest.kind, manifest.oversubscribed_by?);
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));

@@ -2,13 +2,13 @@
 //!
 //! Disciplines that see arrivals order each packet by its arrival time. If a policy drops packets
 //! from the front of a queue, all remaining packets have arrived recently. With its own arrival
-//! time, such a head would always be last among the heads of all flows. Its flow would get less
-//! service than a flow that rejects new packets, or none. But bytes of a flow are interchangeable.
-//! So a packet that becomes head after a drop inherits the dropped packet's arrival time. If a
-//! packet was sent and the packets behind it were dropped, the next packet counts at the latest
-//! from the start of that transmission: a packet was waiting in its place by then. Other flows are
-//! not affected: at any instant the flow asks for the same service as if the packets that arrived
-//! last had been dropped.
+//! time, the head of such a queue would always be last among the heads of all flows. Its flow would
+//! get less service than a flow that rejects new packets, or no service at all. But bytes of a flow
+//! are interchangeable. So a packet that becomes head after a drop inherits the dropped packet's
+//! arrival time. If a packet was sent and the packets behind it were dropped, the next packet
+//! counts at the latest from the start of that transmission: a packet was waiting in its place by
+//! then. Other flows are not affected: at any instant the flow asks for the same service as if the
+//! packets that arrived last had been dropped.
 //!
 //! Nothing is stored unless a policy drops packets that were queued.
 

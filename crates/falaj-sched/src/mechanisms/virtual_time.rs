@@ -45,14 +45,15 @@ pub(crate) const WEIGHT: Param = Param {
     doc: "the flow's weight: flows with packets share the link in proportion to their weights",
 };
 
-/// Parts of a byte, as a power of two.
+/// Exponent of the number of parts of a byte: a byte has 2^`PARTS` parts.
 pub(crate) const PARTS: u32 = 24;
-/// Work is summed in finer units, so that rounding errors do not accumulate.
+/// Virtual time is summed in fine units, of which a unit has 2^`FINE`, so that rounding errors do
+/// not accumulate.
 const FINE: u32 = 64 - FRACTION;
 /// Half a unit: virtual time is the sum, rounded to the nearest unit.
 const HALF: u128 = 1 << (FINE - 1);
-/// A flow whose start is at most `SOON` units ahead counts as started, because virtual time is
-/// rounded.
+/// In QFQ and QFQ+, a flow whose start is at most `SOON` units after virtual time counts as
+/// started, because virtual time is rounded.
 pub(crate) const SOON: i64 = 1 << 8;
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -462,8 +463,8 @@ impl Weights {
         unit(self.all.iter().copied()) == unit(old.all.iter().copied())
     }
 
-    /// Converts a virtual time from the unit of `old` to that of these weights, if the ratio of the
-    /// units is a power of two; otherwise with that of the next lower powers.
+    /// Converts a virtual time from the unit of `old` to that of these weights, rounded down. For a
+    /// unit that is not a power of two, the next lower power of two is used.
     pub(crate) fn in_unit(&self, time: u128, old: &Weights) -> u128 {
         let (is, was) = (self.byte.ilog2(), old.byte.ilog2());
         match is.checked_sub(was) {

@@ -118,7 +118,7 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 }
 
 /// Maximum distance of `P` ahead of the last `P`, so that keys can be compared although they wrap
-/// around: 16 MB of the lightest flow.
+/// around: at least 16 MB of the lightest flow.
 pub(crate) const FAR: u128 = 1 << 62;
 
 /// mClock.
@@ -157,8 +157,8 @@ pub(crate) fn weight(f: &FlowSetup) -> u32 {
 }
 
 impl Rule {
-    /// The rule of `f`. Errors name the flow by this number. `byte` is the advance of `P` per byte
-    /// at weight 1.
+    /// The rule of `f`, whose number in errors is `flow`. `byte` is the advance of `P` per byte at
+    /// weight 1.
     pub(crate) fn of(flow: usize, f: &FlowSetup, byte: u128) -> Result<Rule, ConfigError> {
         let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
         let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));

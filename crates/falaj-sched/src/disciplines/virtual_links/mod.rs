@@ -277,7 +277,7 @@ impl VirtualLinks {
         (self.cycle() + more, if whole { Span::ZERO } else { Span(1) })
     }
 
-    /// Largest delay of other links' packets by a packet in lent time.
+    /// Maximum time by which a packet sent in lent time delays the packets of other links.
     fn lent(&self) -> Span {
         if self.links.iter().any(|l| l.lends) { self.largest } else { Span::ZERO }
     }
