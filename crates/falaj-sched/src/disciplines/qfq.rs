@@ -193,12 +193,12 @@ impl MediumHooks for Qfq {}
 impl Guarantees for Qfq {
     /// Every packet that is served before a given packet has an earlier finish time, except a
     /// packet whose transmission began before the given packet was eligible. So the given packet
-    /// ends at most one packet of work after virtual time reaches its finish time, which is two
-    /// roundings (two `sigma`) after its start time. The latency: if the flow owed nothing at some
-    /// instant, its start time is the virtual time of that instant, in which the packet on the
-    /// wire is already counted (the second `L`). The delay: while the flow has packets, its head
-    /// starts at most a rounding and a packet of the flow after virtual time. At the flow's own
-    /// departures, the largest lag behind its share is `3 w sigma + 2 phi L` (the paper's
+    /// ends at most one packet of work after virtual time reaches its finish time, which is at most
+    /// two roundings (two `sigma`) after its start time. The latency: if the flow owed nothing at
+    /// some instant, its start time is the virtual time of that instant, in which the packet on
+    /// the wire is already counted (the second `L`). The delay: while the flow has packets, its
+    /// head starts at most a rounding and a packet of the flow after virtual time. At the flow's
+    /// own departures, the largest lag behind its share is `3 w sigma + 2 phi L` (the paper's
     /// `3 phi sigma + 2 phi L`, where weights add up to 1), plus the difference between a packet's
     /// length and that of the next packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {

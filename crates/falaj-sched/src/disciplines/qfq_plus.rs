@@ -334,10 +334,10 @@ impl Guarantees for QfqPlus {
     /// of one flow is not ahead if that flow owes nothing.
     ///
     /// Within the aggregate, until `X` bytes of a flow have left, each of the other flows sends at
-    /// most `ceil(X/L) L + L` bytes (see DRR). Before the flow's last packet starts, the aggregate
-    /// must have sent these bytes and `X` without that packet. `X` consists of the bytes that have
-    /// left and the packet that leaves next. So the aggregate must have sent `n` times the bytes
-    /// that have left, plus `3 (n - 1) L`, which is part of the latency.
+    /// most `ceil(X/L) L + L` bytes (see DRR). `X` consists of the bytes of the flow that have left
+    /// and its packet that leaves next. Before that packet starts, the aggregate sends at most
+    /// these bytes of the others and `X` without that packet. That is `n` times the bytes that have
+    /// left, plus `3 (n - 1) L`, which is part of the latency.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
