@@ -17,7 +17,7 @@ use falaj_sched::units::time::{Span, Time};
 use rand_core::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A packet of a sequence.
+/// A packet of a sequence of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdversaryStep {
     /// Time since the step before.
@@ -28,27 +28,27 @@ pub struct AdversaryStep {
     pub bytes: u32,
 }
 
-/// The pipe under attack, whose flows share the link in proportion to `weights`.
+/// The pipe whose worst arrivals are searched. Its flows share the link in proportion to `weights`.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// The discipline and its setup.
     pub spec: &'a PipeSpec,
     /// The flows' weights.
     pub weights: &'a [u64],
-    /// The largest packet of each flow.
+    /// Size of the largest packet of each flow, in bytes.
     pub largest: &'a [u32],
 }
 
 /// The lag of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lag {
-    /// The flow whose ratio of index to bound is the largest.
+    /// The flow whose ratio of B-WFI to bound is the largest.
     pub flow: usize,
     /// The fairness indices of that flow.
     pub fairness: Fairness,
-    /// The bound, in bytes.
+    /// The bound on the B-WFI, in bytes.
     pub bound: f64,
-    /// Index divided by bound.
+    /// B-WFI divided by the bound.
     pub ratio: f64,
 }
 
@@ -108,7 +108,8 @@ impl Subject<'_> {
         indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
-    /// Tries `effort` sequences, unless `stop` is set before; `tried` is called for each.
+    /// Tries `effort` sequences, or fewer if `stop` is set before, and returns the worst case
+    /// found. `tried` is called once for each sequence.
     pub fn search(
         &self,
         seed: u64,
@@ -160,7 +161,8 @@ impl Dice<'_> {
         self.chance.next_u64() % n
     }
 
-    /// A gap between packets: often none, else up to the time of a few packets on the link.
+    /// Draws a gap between packets: zero in half of the draws, else up to the transmission time of
+    /// 8 largest packets.
     fn gap(&mut self) -> Span {
         let packet = self.subject.spec.setup.largest_airtime().0.max(1);
         match self.below(6) {
@@ -171,7 +173,7 @@ impl Dice<'_> {
         }
     }
 
-    /// A packet's length: the largest, a single byte, or any between.
+    /// Draws a packet's length: the largest, a single byte, or any length between these.
     fn bytes(&mut self, flow: u32) -> u32 {
         let largest = self.subject.largest[flow as usize].max(1);
         match self.below(4) {
@@ -186,7 +188,7 @@ impl Dice<'_> {
         AdversaryStep { gap: self.gap(), flow, bytes: self.bytes(flow) }
     }
 
-    /// A sequence of bursts, of one flow and of several.
+    /// Draws a sequence of bursts. A burst has 1 to 6 packets of one flow that arrive together.
     fn sequence(&mut self) -> Vec<AdversaryStep> {
         let mut steps = Vec::new();
         let length = 10 + self.below(LONGEST / 2);

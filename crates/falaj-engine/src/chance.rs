@@ -1,10 +1,11 @@
 //! Random numbers addressed by (seed, element, flow, index): a draw depends on
-//! nothing that happened before it, so timing never changes a decision.
+//! nothing that happened before it, so timing never changes a decision. An element is whatever
+//! draws: an impairment of a pipe, a traffic source, a mask.
 
 use falaj_sched::units::draws::mix;
 use rand_core::{Infallible, TryRng};
 
-/// A stream of random numbers that can be entered anywhere.
+/// A stream of random numbers that can be read from any index on.
 #[derive(Clone, Debug)]
 pub struct Chance {
     keys: [u64; 2],

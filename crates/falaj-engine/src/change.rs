@@ -4,10 +4,10 @@
 //! any thread may run it. [`Engine::apply`](crate::Engine::apply) then checks that the change still
 //! fits; after that check nothing can fail.
 //!
-//! At a change of parameters a new pipe succeeds the old one: queues, the packet on the wire, and
-//! deficits and credits of flows stay. The queued packets join new queues in their order of arrival
-//! where flows are removed or change places, where packets become too large, where packets may be
-//! dropped, and where the discipline changes.
+//! At a change of parameters a new pipe replaces the old one and takes over its queues, the packet
+//! on the wire, and the deficits and credits of flows. The queued packets join new queues in their
+//! order of arrival where flows are removed or get another index, where packets become too large,
+//! where packets may be dropped, and where the discipline changes.
 //!
 //! Pipes may begin and end with a change. A pipe that ends still sends its queued packets; when it
 //! is empty, another pipe may take its place.
@@ -64,15 +64,16 @@ pub enum ChangeError {
     /// The flow mapping misses an existing flow, names a flow that does not exist, or makes two
     /// flows become the same flow.
     NoSuchFlow {
-        /// The number of flows after the change; the number before it, if the mapping has another
-        /// length.
+        /// The number of flows after the change; if the mapping has the wrong length, the number
+        /// before the change.
         flows: usize,
     },
     /// The pipe does not exist, or it has ended.
     NoSuchPipe,
-    /// A pipe would begin in the place of another pipe, or leave a gap after the existing pipes.
+    /// A pipe would begin in a place that is in use, or leave a gap after the existing pipes.
     Occupied,
-    /// The device would pace the pipe, but the port behind it does not report when it has room.
+    /// The device would pace the pipe, but the port behind the pipe does not report when it has
+    /// room.
     Unpaced,
 }
 
@@ -175,8 +176,8 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Ends a pipe, after the other changes to it. The pipe sends its queued packets, and drivers
-    /// hand no more packets to it.
+    /// Ends a pipe, after the other changes to it. The pipe still sends its queued packets; drivers
+    /// must hand no more packets to it.
     pub fn ending(mut self, pipe: PipeId) -> Prepared {
         self.end.push(pipe);
         self
@@ -187,7 +188,7 @@ impl Prepared {
         self.begin.iter().map(|(pipe, _)| *pipe)
     }
 
-    /// The pipes that their devices pace after the change, among those that it changes or begins.
+    /// The changed and new pipes that are paced by their devices after the change.
     pub fn by_devices(&self) -> impl Iterator<Item = PipeId> {
         let changed = self.parts.iter().map(|part| (part.pipe, &part.successor));
         let all = changed.chain(self.begin.iter().map(|(pipe, fresh)| (*pipe, fresh)));

@@ -57,7 +57,8 @@ impl Match {
         one
     }
 
-    /// Matches the packets that both match; `None` if it is certain that there are none.
+    /// Matches the packets that match both `self` and `other`; `None` if it is certain that there
+    /// are none.
     pub fn and(&self, other: &Match) -> Option<Match> {
         fn same<T: Copy + PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {

@@ -1,10 +1,11 @@
 //! Searches for arrivals that delay the packets of a flow as long as possible. The result shows how
 //! close the delay can come to its bound, and whether it exceeds the bound.
 //!
-//! From some instant on, each flow sends a row of packets, as early as its envelope allows: a first
-//! one, then packets of two sizes in turn. The search draws such rows and changes a few of their
-//! numbers over and over. It keeps a change unless the largest ratio of delay to bound falls. After
-//! a number of changes it draws new rows. The result depends on seed and effort only.
+//! Each flow has an instant from which it sends a row of packets, each as early as the envelope and
+//! the gap of the row allow: a first packet, then packets of two sizes in turn. The search draws
+//! such rows and changes a few of their numbers over and over. It keeps a change unless the largest
+//! ratio of delay to bound falls. After a number of changes it draws new rows. The result depends
+//! on seed and effort only.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -26,7 +27,7 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
-/// A pipe under attack.
+/// A pipe whose worst arrivals are searched.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack<'a> {
     /// The discipline and its setup.
@@ -47,7 +48,7 @@ pub struct Witness {
     pub arrivals: Vec<Arrival>,
     /// The flow whose ratio of delay to bound is the largest.
     pub flow: usize,
-    /// The delay of this flow that has the largest ratio.
+    /// The delay of the packet with the largest ratio.
     pub delay: Span,
     /// Delay divided by bound; above 1 the bound is violated.
     pub ratio: f64,
@@ -56,13 +57,14 @@ pub struct Witness {
 /// The packets of one flow.
 #[derive(Clone, Debug)]
 struct PacketRow {
+    /// Instant before which no packet arrives, in nanoseconds.
     start: u64,
     /// Bytes of the first packet.
     first: u32,
     /// Bytes of the packets after it, alternating.
     sizes: [u32; 2],
     packets: u64,
-    /// Time between two packets in addition to that of the envelope.
+    /// Minimum time between two packets, in nanoseconds; the envelope may require more.
     gap: u64,
     /// Packets that arrive at one instant come in the order of this number.
     order: u64,
@@ -167,7 +169,8 @@ impl Attack<'_> {
             for n in 0..row.packets {
                 let bytes = if n == 0 { row.first } else { row.sizes[n as usize % 2] };
                 let mut allowed = Some(at);
-                // Each bucket may delay the packet; none of them loses tokens meanwhile.
+                // Each bucket may delay the packet. A bucket that allows it at one instant allows
+                // it at any later instant, too.
                 for bucket in &mut buckets {
                     allowed = allowed.and_then(|at| bucket.earliest(at, bytes));
                 }
@@ -195,7 +198,7 @@ impl Dice<'_> {
     }
 
     /// Draws a packet's length: the largest, the smallest, a byte less than the largest, just above
-    /// half of it, or any between.
+    /// half of the largest, or any other length.
     fn bytes(&mut self) -> u32 {
         let (least, largest) = (self.attack.smallest, self.attack.spec.setup.largest);
         let bytes = match self.below(6) {
@@ -208,7 +211,8 @@ impl Dice<'_> {
         bytes.clamp(least, largest)
     }
 
-    /// Start of a row: often at once, else a few nanoseconds, bytes or packets later.
+    /// Draws the start of a row: zero, or later by a few nanoseconds, or by the transmission time
+    /// of a few bytes or packets.
     fn start(&mut self) -> u64 {
         let setup = &self.attack.spec.setup;
         let packet = setup.largest_airtime().0.max(1);
@@ -250,7 +254,8 @@ impl Dice<'_> {
         }
     }
 
-    /// Rows of all flows: all alike, or each flow with its own.
+    /// Draws the rows of all flows: equal rows, or a row for each flow. One flow gets a row of its
+    /// own in any case.
     fn rows(&mut self) -> Vec<PacketRow> {
         let flows = self.attack.envelopes.len();
         let alike = self.below(2) == 0;

@@ -1,5 +1,5 @@
-//! The engine: it takes units, returns them with their times, and owns the only calendar of pipe
-//! events.
+//! The engine: it takes units, returns them with the times at which they are due, and owns the only
+//! calendar of pipe events.
 
 use crate::change::{ChangeError, PipeChange, Prepared, Succession};
 use crate::masks::{MaskIds, MaskStats};
@@ -114,8 +114,8 @@ impl Engine {
         self.pipes[pipe.0 as usize].properties().wants_labels
     }
 
-    /// Returns true if this pipe may drop packets that are queued already, or for which there is
-    /// room.
+    /// Returns true if this pipe may drop packets that are queued already, or arriving packets for
+    /// which there is room.
     pub fn drops_early(&self, pipe: PipeId) -> bool {
         self.pipes[pipe.0 as usize].properties().drops_early
     }
@@ -132,10 +132,10 @@ impl Engine {
         }
     }
 
-    /// Reports that the port behind a device-paced pipe has room for `room` bytes at `now`, after
-    /// all events due by then. With no room the port takes nothing until a later report, and the
-    /// scheduler decides nothing. Before the first report the port is assumed to have room for the
-    /// pipe's backlog, and to drain it at the link's rate. `now` never goes back.
+    /// Reports that the port behind a device-paced pipe has room for `room` bytes at `now`. First
+    /// runs all events due by then. With no room the port takes nothing until a later report, and
+    /// the scheduler decides nothing. Before the first report the port is assumed to have room for
+    /// the pipe's backlog, and to drain it at the link's rate. `now` never goes back.
     pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
@@ -224,7 +224,8 @@ impl Engine {
     /// times. Deficits and credits of flows stay as long as the flows and the discipline do.
     ///
     /// If the change no longer fits, it is refused, and nothing changes. For example, another
-    /// change may have added flows since this change was prepared, which this change would remove.
+    /// change may have added flows since this change was prepared, and this change would remove
+    /// them.
     pub fn apply(
         &mut self,
         change: Prepared,
@@ -234,8 +235,8 @@ impl Engine {
         self.apply_with_labels(change, &|_| Label::default(), now, out)
     }
 
-    /// [`apply`](Engine::apply) with the labels of queued packets, for those that move to another
-    /// discipline.
+    /// [`apply`](Engine::apply) with the labels of queued packets, which are needed for packets
+    /// that move to another discipline.
     pub fn apply_with_labels(
         &mut self,
         change: Prepared,
@@ -294,8 +295,8 @@ impl Engine {
         self.pipes.get(pipe.0 as usize)?.state()
     }
 
-    /// Resumes the state of a pipe of the same spec that ended in another process, in a pipe that
-    /// has had no packets. Returns false if the state does not fit this pipe; nothing has changed
+    /// Resumes, in a pipe that has had no packets, the state of a pipe of the same spec that ran in
+    /// another process. Returns false if the state does not fit this pipe; nothing has changed
     /// then.
     pub fn resume(
         &mut self,

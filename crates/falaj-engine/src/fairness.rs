@@ -45,7 +45,7 @@ pub struct Fairness {
 /// flow.
 const FRACTION: u32 = 20;
 
-/// The cumulative service of the link as a function of time, in parts of a byte.
+/// The cumulative service of the link as a function of time, in units of 2^-20 bytes.
 struct FluidLink<'a> {
     sent: &'a [Emit],
     /// Service before each packet.
@@ -61,7 +61,7 @@ impl FluidLink<'_> {
     }
 }
 
-/// The part of a packet sent by `now`, in parts of a byte.
+/// The part of a packet sent by `now`, in units of 2^-20 bytes.
 fn part(e: &Emit, now: Time) -> i128 {
     let whole = i128::from(e.bytes) << FRACTION;
     if now >= e.end {
@@ -95,7 +95,7 @@ pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairnes
 
 fn bytes_behind(link: &FluidLink<'_>, own: &[&Emit], weight: u64, total: u64) -> Worst {
     let mut done = 0i128;
-    // In parts of a byte, multiplied by the sum of the weights.
+    // In units of 2^-20 bytes, multiplied by the sum of the weights.
     let lag = |now: Time, done: i128| i128::from(weight) * link.at(now) - i128::from(total) * done;
     let (mut least, mut since) = (0, Time::ZERO);
     let mut worst = (0, own[0].arrival, own[0].end);
@@ -174,7 +174,8 @@ pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Opti
     let total = weights.iter().sum::<u64>() as f64;
     let lightest = weights.iter().min().copied().unwrap_or(1) as f64;
     let all = sizes.iter().map(|s| f64::from(s.largest)).sum();
-    // The largest packet that occurs; if tags are exact, the link's limit makes no difference.
+    // The largest packet that occurs. For schedulers whose tags are exact, the bound depends on it
+    // and not on the link's limit.
     let most = sizes.iter().map(|s| s.largest).max().map_or(0.0, f64::from);
     let flow = |(&weight, s): (&u64, &Sizes)| WfiFlow {
         weight,

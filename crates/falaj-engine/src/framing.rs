@@ -5,7 +5,7 @@
 pub struct Framing {
     /// Bytes added to each packet; negative: removed.
     pub overhead: i32,
-    /// The cells that carry the sum.
+    /// The cells that carry the packet and the added bytes.
     pub cells: Cells,
     /// The longest packet that is accepted, before overhead and cells.
     pub largest: u32,
@@ -17,9 +17,9 @@ pub enum Cells {
     /// No cells.
     #[default]
     None,
-    /// Whole cells of ATM: 53 bytes for 48.
+    /// Whole cells of ATM: 53 bytes on the link for every 48 bytes begun.
     Atm,
-    /// PTM of VDSL: one more byte for every 64.
+    /// PTM of VDSL: one more byte for every 64 bytes begun.
     Ptm,
 }
 

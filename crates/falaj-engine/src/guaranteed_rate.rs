@@ -5,9 +5,9 @@
 //! and H. M. Vin, "Determining end-to-end delay bounds in heterogeneous networks", 1995; the same
 //! as a rate-latency service curve, J.-Y. Le Boudec and P. Thiran, "Network Calculus", 2001,
 //! theorem 2.1.3). A packet that leaves later therefore proves that the guarantee was broken. A
-//! flow that sends less than its rate gives no such proof, nor does one that is served late after
-//! as much service in advance. The bytes sent in a whole second prove nothing: in a part of that
-//! second the flow may have been idle, or had another guarantee.
+//! flow that sends less than its rate gives no such proof. Neither does a flow that is served late
+//! after it was served in advance by as much. The bytes sent in a whole second prove nothing: in a
+//! part of that second the flow may have been idle, or had another guarantee.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::{Span, Time};
@@ -19,9 +19,9 @@ pub struct RateShortfall {
     pub from: Time,
     /// The instant at which less was served than guaranteed: the end of the packet that was late.
     pub to: Time,
-    /// Bytes whose last bit left within the interval, without that packet.
+    /// Bytes whose last bit left within the interval, without the late packet.
     pub served: u64,
-    /// Bytes that were guaranteed to have left by then.
+    /// Bytes that were guaranteed to have left by the end of the interval.
     pub guaranteed: u64,
 }
 
@@ -91,7 +91,7 @@ impl GuaranteedRateClock {
         shortfall
     }
 
-    /// The latest instant by which the `bytes` that are queued now have left.
+    /// The latest instant by which the `bytes` that are queued now must have left.
     pub fn deadline(&self, now: Time, bytes: u64, allowance: Span) -> Time {
         let clock = self.clock.max(self.at(now)) + u128::from(bytes) * u128::from(BIT_NANOS);
         self.after(clock, allowance)

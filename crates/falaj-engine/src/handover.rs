@@ -1,4 +1,4 @@
-//! The mapping of a pipe's flows and packets to its successor.
+//! The mapping of a pipe's flows and packets to those of its successor.
 
 use falaj_sched::queues::queue::FlowId;
 
@@ -9,15 +9,16 @@ pub enum FlowMapping {
     Is(FlowId),
     /// It is removed, and its queued packets join this flow's queue, even if there is no room.
     Joins(FlowId),
-    /// It becomes a part of this flow, with its counters and queued packets; other flows may become
-    /// parts of it too.
+    /// It becomes a part of this flow and keeps its counters and queued packets. Other flows may
+    /// become parts of the same flow.
     PartOf(FlowId),
-    /// It is removed, and its queued packets are dropped. A packet on the wire becomes this flow's.
+    /// It is removed, and its queued packets are dropped. Its packet on the wire counts for this
+    /// flow.
     Dropped(FlowId),
 }
 
 impl FlowMapping {
-    /// The flow that takes its place.
+    /// The flow of the successor that takes its place.
     pub fn flow(self) -> FlowId {
         match self {
             FlowMapping::Is(flow)

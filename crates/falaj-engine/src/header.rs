@@ -26,7 +26,7 @@ impl Protocol {
     /// ICMP of IPv6.
     pub const ICMP6: Protocol = Protocol(58);
 
-    /// Returns true if it has ports that a rule can match (TCP and UDP).
+    /// Returns true if the protocol has ports that a rule can match (TCP and UDP).
     pub const fn has_ports(self) -> bool {
         matches!(self, Protocol::TCP | Protocol::UDP)
     }
@@ -69,7 +69,7 @@ impl Net {
         Net { addr: shared, len }
     }
 
-    /// Number of bits of an address of this version.
+    /// Number of bits of a whole address: 32 (IPv4) or 128 (IPv6).
     pub const fn bits(&self) -> u8 {
         match self.addr {
             IpAddr::V4(_) => 32,

@@ -116,7 +116,8 @@ const TAGS: usize = 3;
 /// The largest number of IPv6 extension headers that are read.
 pub const MOST_HEADERS: usize = 16;
 
-/// Protocols that are extension headers of IPv6; authentication may follow IPv4 too.
+/// Protocols that are extension headers of IPv6. The authentication header may follow a header of
+/// IPv4, too.
 mod header {
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const ROUTING: u8 = 43;

@@ -7,9 +7,9 @@
 //! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
 //! a handle to bytes that are stored elsewhere; an [`Output`] reports that a unit leaves, is lost,
 //! copied, corrupted or marked. [`counted_layer`] is the layer whose bytes a rate counts,
-//! [`framing`] adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of
-//! frames. [`chance`] draws random numbers addressed by seed, element, flow and index, so that no
-//! draw depends on timing.
+//! [`framing`] adds the bytes that the link itself needs (overhead and cells), and [`ecn`] reads
+//! and writes the ECN bits of frames. [`chance`] draws random numbers addressed by seed, element
+//! (an impairment or a source, for example), flow and index, so that no draw depends on timing.
 //!
 //! **Classification.** [`key`] reads the headers of any frame; [`header`] has the types of their
 //! fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a [`table`] maps
@@ -19,10 +19,11 @@
 //! packets that a rule takes.
 //!
 //! **Pipes.** A [`pipe`] consists of queues, a scheduler of falaj-sched and a link. It calls the
-//! discipline at the instants that its contract names, and decides at nominal instants only: polls
-//! may come late or twice. [`impair`] has the impairments of the link: loss, duplication,
-//! corruption, jitter, reordering, slots, profiles. [`masks`] create flows and links on the fly:
-//! each id, the part of a key that a mask selects, gets a queue or a link of its own.
+//! discipline at the instants that the contract of schedulers names. It decides for nominal
+//! instants, at which events are due, so that polls may come late or twice. [`impair`] has the
+//! impairments of the link: loss, duplication, corruption, jitter, reordering, slots, profiles.
+//! [`masks`] create flows and links on the fly: each id, the part of a key that a mask selects,
+//! gets a queue or a link of its own.
 //!
 //! **The engine.** An [`Engine`] owns the pipes and the only calendar of their events. A
 //! [`network`] joins pipes by rules: a packet that leaves one pipe enters the next at the instant
@@ -36,9 +37,9 @@
 //! **Batches.** [`batch`] packs packets that cross a boundary together, and keeps the statistics
 //! for choosing the size of batches.
 //!
-//! **Measures.** [`guaranteed_rate`] finds the packets that prove a guaranteed rate broken;
-//! [`fairness`] computes from a pipe's departures how far a flow was behind its share;
-//! [`adversary`] searches for the arrivals by which a flow falls behind most, and
+//! **Measures.** [`guaranteed_rate`] finds the packets whose departure proves that a guaranteed
+//! rate was not kept; [`fairness`] computes from a pipe's departures how far a flow was behind its
+//! share; [`adversary`] searches for the arrivals by which a flow falls behind most, and
 //! [`delay_adversary`] for those that delay its packets longest.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

@@ -43,7 +43,8 @@ mod bit {
     pub(super) const MAC: u64 = 1 << 48;
 }
 
-/// The bits of words 6 and 7 after the addresses: of a mark, and of an adapter.
+/// The bits of words 6 and 7 above the Ethernet address: bits of a mark in word 6, and of an
+/// adapter in word 7.
 const BEHIND: u64 = !(bit::MAC | (bit::MAC - 1));
 
 fn of_mac(mac: [u8; 6]) -> u64 {
@@ -254,7 +255,7 @@ struct Listed {
 /// Clauses of one mask.
 #[derive(Debug, Clone)]
 struct FieldShape {
-    /// The words that its mask covers.
+    /// The words that its mask covers: for each its index and its mask.
     mask: Vec<(u8, u64)>,
     /// Hash table: the number of a pattern plus one; zero: none.
     slots: Vec<u32>,

@@ -27,7 +27,7 @@ pub enum Output {
     Emit(Emit),
     /// A unit that is lost.
     Drop(Dropped),
-    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are valid
+    /// A copy of a unit leaves. The unit's own [`Output::Emit`] follows, and the bytes are valid
     /// until then.
     Copy(Emit),
     /// A unit that leaves with one bit flipped; its other outputs follow.

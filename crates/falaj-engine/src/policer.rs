@@ -38,7 +38,7 @@ impl Policer {
 /// The bucket of a policer; full until it is first used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// The units that were missing to a full bucket at `at`.
+    /// The units that were missing from a full bucket at `at`.
     missing: u128,
     at: Time,
 }
@@ -85,8 +85,8 @@ mod tests {
         }
     }
 
-    /// 8 Mbit/s are 1 B in 1 us. Of 3,000 B two packets of 1,500 B conform at once, and the next
-    /// packet 1.5 ms later to the nanosecond.
+    /// 8 Mbit/s are 1 B in 1 us. With a burst of 3,000 B two packets of 1,500 B conform at once,
+    /// and the next packet conforms 1.5 ms later, to the nanosecond.
     #[test]
     fn a_burst_and_then_the_rate() {
         let of = policer(Rate::from_mbit(8), 3000, CountedLayer::Ip);

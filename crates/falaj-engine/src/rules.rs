@@ -228,8 +228,8 @@ pub enum RuleAction {
     Drop,
     /// Packets pass no link.
     Pass,
-    /// A table decides, by the number of its entry; the rule does not take packets without an
-    /// entry.
+    /// A table decides, by the index of the entry for the packet; the rule does not take packets
+    /// without an entry.
     Table {
         /// The table.
         table: Arc<LookupTable>,
@@ -272,7 +272,7 @@ impl RuleCounters {
 /// The position of a packet in the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RulePosition {
-    /// At this link of this rule.
+    /// At the link with this index in the list of this rule.
     Of { rule: u32, link: u32 },
     /// Its rule was removed, or leads to other links now; behind its present link the packet
     /// continues with this rule.

@@ -135,8 +135,8 @@ impl Term {
         }
     }
 
-    /// The one condition that holds if both do, for parts of the same header field that do not
-    /// exclude each other; `None` if there is none.
+    /// The single condition that is equivalent to both conditions together, for two parts of the
+    /// TOS byte or of the mark that do not exclude each other; else `None`.
     pub(crate) fn joined(&self, other: &Term) -> Option<Term> {
         match (self, other) {
             (Term::Tos { value, mask }, Term::Tos { value: v, mask: m }) => {

@@ -14,8 +14,8 @@ struct Underway {
     feed: usize,
     segment: Segment,
     marked: bool,
-    /// The random number of a bit error, or 0 if no bit was flipped. The checksum shows a flipped
-    /// bit.
+    /// The random number of a bit error, or 0 if no bit was flipped. The checksum detects a flipped
+    /// bit, so the segment does not arrive at the receiver.
     turned: u64,
 }
 
@@ -112,8 +112,8 @@ impl ClosedLoop {
                 }
             }
             Output::Mark(mark) => packet.marked = mark.ecn == Ecn::Ce,
-            // If the bit was already flipped in the copied packet, the same random number flips it
-            // back.
+            // A bit that was flipped for a copy only is reported again with the same random number,
+            // which flips it back.
             Output::Corrupt(corrupt) => packet.turned ^= corrupt.draw | 1,
             Output::Drop(_) | Output::Early(_) | Output::Retimed(_) => {}
         }

@@ -8,7 +8,8 @@ use std::str::FromStr;
 pub enum Measure {
     /// The mean delay, in nanoseconds.
     DelayMean,
-    /// The quantile of the delay: this share of packets has at most this delay.
+    /// A quantile of the delay, in nanoseconds: the delay that this share of packets does not
+    /// exceed.
     DelayQuantile(f64),
     /// The share of packets that were rejected by a full queue or dropped.
     Loss,

@@ -1,14 +1,16 @@
-//! Batches: packets to one destination that cross a boundary together, at the cost of one crossing.
-//! They save a wake-up for each packet, and delay packets until their batch leaves.
+//! Batches: packets to one destination that cross from one process to another together. A batch
+//! costs one wake-up of the other side instead of one for each packet, and it delays packets until
+//! it leaves.
 //!
-//! A batch begins with the destination's address, which its packets omit; then, for each packet,
-//! two bytes of length (network order) and the packet. There is one open batch for each
-//! destination. It leaves when it is full, in packets or in bytes; when its timeout is over, which
-//! counts from its first packet; or, if the policy says so, when the other side is idle.
+//! A batch begins with the destination's address, which its packets omit. Then follow, for each
+//! packet, two bytes of length (network order) and the packet. There is one open batch for each
+//! destination. It leaves when it is full, in packets or in bytes; when its timeout is over,
+//! counted from its first packet; or, if the policy says so, when the other side, which reads the
+//! batches, is idle.
 //!
-//! [`Packer`] fills batches. [`unpack`] takes them apart and trusts nothing in them. Neither reads
-//! a clock: both run in simulated time as well. A packer may be [tuned](Packer::tuned): then its
-//! policy follows the load.
+//! [`Packer`] fills batches. [`unpack`] takes them apart and checks every length in them. Neither
+//! reads a clock: both run in simulated time as well. A packer may be [tuned](Packer::tuned): then
+//! its policy follows the load.
 
 pub mod tuning;
 
@@ -34,10 +36,10 @@ pub type Address = [u8; ADDRESS];
 pub struct BatchPolicy {
     /// Number of packets of a full batch; 1: each packet by itself.
     pub packets: u32,
-    /// Maximum length in bytes, the address and all lengths included: a batch leaves before a
-    /// packet that would exceed it.
+    /// Maximum length in bytes, the address and all lengths included: a batch leaves if the next
+    /// packet would exceed this length.
     pub bytes: u32,
-    /// Time from its first packet until a batch leaves; `Span::MAX`: no timeout.
+    /// Time from a batch's first packet until the batch leaves; `Span::MAX`: no timeout.
     pub timeout: Span,
     /// True if batches leave when the other side is idle.
     pub when_idle: bool,
@@ -50,7 +52,7 @@ pub enum PolicyError {
     Empty,
     /// Batches without room for an address, a packet's length and one byte of the packet.
     TooShort,
-    /// A batch that is not filled would never leave: there is neither a timeout nor an idle reader.
+    /// A batch that is not filled would never leave: there is no timeout, and `when_idle` is false.
     Stays,
 }
 
@@ -104,13 +106,13 @@ pub enum BatchError {
 /// The reason why a batch left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushReason {
-    /// It was full in packets, or too full for the next one.
+    /// It had the maximum number of packets, or no room for the next packet.
     Full,
     /// Its timeout was over.
     Timeout,
     /// The other side was idle.
     Idle,
-    /// It was flushed, or it was the oldest of too many.
+    /// It was flushed, or it was the oldest batch when a further one exceeded [`MOST_OPEN`].
     Flushed,
 }
 
@@ -123,7 +125,8 @@ pub struct Batch<'a> {
     pub packets: u32,
     /// Arrival of its first packet.
     pub opened: Time,
-    /// Instant at which it was due to leave: for a timeout its end, even if that was noticed later.
+    /// Instant at which it was due to leave. For a timeout this is the end of the timeout, even if
+    /// that was noticed later, or the change of policy that put the end into the past.
     pub left: Time,
     /// Total waiting time of its packets until that instant.
     pub waited: Span,
@@ -181,8 +184,9 @@ impl Packer {
         })
     }
 
-    /// Makes `choose` choose the policy anew after each epoch of `slots` slots. The numbers of
-    /// packets by slot show bursts, so a slot should be as long as a burst that matters.
+    /// Makes `choose` choose the policy anew after each epoch of `slots` time slots of length
+    /// `slot`. The numbers of packets in the slots show bursts, so a slot should be as long as a
+    /// burst that matters.
     pub fn tuned(mut self, choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
@@ -193,8 +197,8 @@ impl Packer {
         self.tuning.is_some()
     }
 
-    /// Reports to the policy chooser that the other side was done with a batch `took` after it had
-    /// left.
+    /// Reports to the policy chooser that the other side was done with a batch the time `took`
+    /// after the batch had left.
     pub fn crossed(&mut self, took: Span) {
         if let Some(tuning) = &mut self.tuning {
             tuning.crossed(took);
@@ -355,8 +359,8 @@ impl Packer {
         self.free.push(slot);
     }
 
-    /// The end of the next timeout, or of the epoch if that is earlier, since the policy may change
-    /// then; `Time::NEVER` if there is neither.
+    /// The end of the next timeout. While a batch is open, it is the end of the epoch if that is
+    /// earlier, since the policy may change then. `Time::NEVER` if neither is to come.
     pub fn next_due(&self) -> Time {
         let due = self.due.first().map_or(Time::NEVER, |(_, due)| due);
         match &self.tuning {
@@ -382,7 +386,8 @@ impl Packer {
 
     fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
-            // The oldest of batches due together goes first: slots are reused in any order.
+            // Of batches that are due together the oldest leaves first. Slots do not show the age,
+            // since they are reused in any order.
             let equals =
                 |open: &OpenBatch| open.packets > 0 && open.opened + self.policy.timeout == due;
             let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));

@@ -127,8 +127,8 @@ impl Tuning {
         self.seen.open += open;
     }
 
-    /// Counts a batch whose crossing took `took`, from its leaving until the other side was done
-    /// with it.
+    /// Counts a batch whose crossing took the time `took`, from its departure until the other side
+    /// was done with it.
     pub(crate) fn crossed(&mut self, took: Span) {
         self.seen.crossings += 1;
         self.seen.crossing += took;

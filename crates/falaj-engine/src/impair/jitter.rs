@@ -87,7 +87,7 @@ enum OffsetDistribution {
     Table(Box<[i64]>),
 }
 
-/// State of jitter; no floating point from here on.
+/// State of jitter. Only building it uses floating point.
 #[derive(Debug)]
 struct JitterState {
     delay: Span,

@@ -4,7 +4,7 @@
 //! Independent delays would let packets overtake. If packets then waited for those before them, all
 //! would be late: their delays would be the maximum of many. Here a single delay evolves in time.
 //! It rests at a value for a while, then another value is drawn. A larger value applies at once; to
-//! a smaller value the delay sinks, no faster than time passes. So no packet overtakes another.
+//! a smaller value the delay sinks as fast as time passes. So no packet overtakes another.
 //!
 //! On its way down, the delay takes values between those that are drawn; the distribution of draws
 //! compensates for that. Let `z` be a delay, `q` the probability that the delay is below `z`, and
@@ -48,7 +48,7 @@ struct QuantilePoint {
 impl JitterProcess {
     /// The process of the distribution with these quantiles at equal steps.
     pub(crate) fn new(points: &[f64]) -> JitterProcess {
-        /// Longest mean rest; no distribution needs it.
+        /// Longest mean rest that is tried, in deviations; no distribution needs one as long.
         const LONGEST: f64 = 1e9;
         let mut rest = 1.0;
         let (grid, drawn, cycle) = loop {
@@ -57,8 +57,8 @@ impl JitterProcess {
             if fits || rest >= LONGEST {
                 break (grid, drawn, cycle);
             }
-            // Where the distribution has little density, delays would sink for longer than it
-            // allows. After a longer rest, a draw is followed by a sink less often.
+            // Where the distribution has little density, delays would sink for a larger part of the
+            // time than the distribution allows. Longer rests make this part smaller.
             rest *= 2.0;
         };
         let part = |p: f64| (p.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
@@ -222,7 +222,8 @@ impl JitterPath {
                     let to = ((u128::from(self.next(draw)) * u128::from(below)) >> 64) as u64;
                     self.does = PathPhase::Sinks(self.scaled(self.process.drawn(to)).min(self.at));
                 } else {
-                    // The remaining part of a rest that began before.
+                    // The remaining part of a rest that began before is distributed as the smaller
+                    // of two rests.
                     let left = self.next(draw).min(self.next(draw));
                     self.does = PathPhase::Rests(self.rest(left));
                 }

@@ -1,15 +1,15 @@
 //! Impairments of a link: loss, duplication, bit errors, varying delay, reordering.
 //!
-//! All of them act behind the queue: a lost packet has used its time on the link, a copy takes
-//! none, and neither queue nor discipline nor guarantees see it. Only profiles and full slots
+//! All of them act behind the queue: a lost packet has used its time on the link, and a copy takes
+//! none. Queue, discipline and guarantees do not see the impairments. Only profiles and full slots
 //! occupy the link for longer, so that packets wait in the queue, up to its limit. Every draw has
 //! an address: the packet's flow, and its number among the packets that arrived for that flow.
 //! Where the outcome depends on earlier packets, the address is the packet's number among those
-//! that left.
+//! that left the queue.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
-//! on packets. An impairment needs three more lines: its module, its row in `impairments!` below,
-//! and the name of its random numbers in `event::RngStream`.
+//! on packets. A new impairment needs three more lines: its module, its row in `impairments!`
+//! below, and the name of its random numbers in `event::RngStream`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -206,7 +206,7 @@ impl Impairer {
         self.numbers[flow.index()].push_back(number);
     }
 
-    /// The last packet that arrived found no room.
+    /// The last packet that arrived for this flow found no room.
     pub(crate) fn turned_away(&mut self, flow: FlowId) {
         self.numbers[flow.index()].pop_back();
     }

@@ -21,7 +21,7 @@ impl Profile {
     /// The distribution function as pairs of a probability and the time that this fraction of
     /// packets does not exceed, interpolated linearly; in order, from a probability of 0 to a
     /// probability of 1. `None` if the points are not such a function. A packet whose draw is at or
-    /// above `loss_level` takes its time, and is lost.
+    /// above `loss_level` takes its additional time, and is then lost.
     pub fn new(
         points: Vec<(Probability, Span)>,
         loss_level: Probability,
@@ -43,7 +43,7 @@ impl Profile {
         1.0 - self.loss_level.as_f64()
     }
 
-    /// The additional time of a packet, and whether it is lost afterwards.
+    /// The additional time of a packet, and true if the packet is lost afterwards.
     #[inline]
     fn of(&self, draw: Draw) -> (Span, bool) {
         let draw = draw.independent();

@@ -11,7 +11,7 @@ use falaj_sched::units::time::{Span, Time};
 pub struct Slots {
     /// The shortest time from one slot to the next; above zero.
     pub least: Span,
-    /// The longest time; at least the shortest.
+    /// The longest time from one slot to the next; at least the shortest.
     pub most: Span,
     /// Maximum number of packets in each slot; above zero.
     pub packets: u64,
@@ -52,8 +52,8 @@ impl Impairment for Slots {
 /// State of slots, with the fill level of the current slot.
 ///
 /// Slot `k` lies at `k` times the mean of the shortest and the longest time, and its own draw
-/// delays it by at most half of their difference. So no slot depends on those before it, neighbors
-/// keep both limits, and an idle link costs nothing.
+/// delays it by at most half of their difference. So no slot depends on earlier slots, the time
+/// between neighboring slots is within both limits, and an idle link costs nothing.
 #[derive(Debug)]
 struct SlotState {
     slots: Slots,
@@ -74,7 +74,7 @@ struct SlotState {
 impl SlotState {
     fn new(slots: Slots, longest: Span) -> SlotState {
         let (least, most) = (slots.least.0.max(1), slots.most.0.max(slots.least.0.max(1)));
-        // Rounded so that neighbors keep both limits.
+        // Rounded so that the time between neighboring slots is within both limits.
         let spread = (most - least) / 4;
         SlotState {
             slots,

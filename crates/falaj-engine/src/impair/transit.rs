@@ -7,11 +7,11 @@ use falaj_sched::units::time::{Span, Time};
 
 /// The configuration of an impairment.
 pub trait Impairment {
-    /// Creates its state, which it keeps from packet to packet.
+    /// Creates the state of the impairment, which is kept from packet to packet.
     fn state(&self, link: &LinkDelays) -> Box<dyn ImpairmentState>;
     /// The impairment in a few words: `loses 1%`.
     fn words(&self) -> String;
-    /// Widens the range of times that packets are on the link.
+    /// Widens `delays`, the range of times that packets are on the link.
     fn widen(&self, delays: &mut LinkDelays) {
         let _ = delays;
     }
@@ -84,12 +84,12 @@ pub trait ImpairmentState: Send {
     fn on_the_way(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// Its time of delivery is known, and may be postponed.
+    /// The packet's time of delivery is known; the impairment may postpone it.
     fn at_delivery(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// The last packet gets another time of delivery: restores the state before it left; its
-    /// delivery is computed anew.
+    /// The time of delivery of the last packet changes: restores the state from before that packet,
+    /// so that its delivery can be computed anew.
     fn withdraw(&mut self) {}
 }
 

@@ -2,8 +2,9 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Values in blocks of [`Blocks::BLOCK`]. A long `Vec` is copied whole when it grows, which delays
-/// the packet that makes it grow by milliseconds. Here the next value costs one block at most.
+/// Values in blocks of [`Blocks::BLOCK`] values. A long `Vec` is copied whole when it grows, which
+/// delays the packet that makes it grow by milliseconds. Here a further value allocates one block
+/// at most.
 pub(super) struct Blocks<T> {
     blocks: Vec<Vec<T>>,
 }

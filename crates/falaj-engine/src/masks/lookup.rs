@@ -1,4 +1,5 @@
-//! The places of ids, by the hash of the id.
+//! The places of ids, by the hash of the id. A place is the number of a queue or link that a mask
+//! creates.
 
 use hashbrown::HashTable;
 

@@ -79,7 +79,7 @@ pub struct Mask {
     pub mark: bool,
 }
 
-/// Number of bytes of an id for parts: enough for addresses, ports and protocol of IPv6.
+/// Number of bytes of an id for parts: enough for addresses, ports and protocol of an IPv6 packet.
 const PARTS: usize = 37;
 /// Two more bytes of flags for the parts that the packet has.
 const FLAGS: usize = 2;
@@ -129,7 +129,7 @@ impl Filling {
     }
 
     /// Adds a part, with a flag of `bits` bits: two for an address, whose flag shows the version of
-    /// IP, and one for any other part. Together they fit into the flags.
+    /// IP, and one for any other part. All flags together fit into [`FLAGS`] bytes.
     #[inline]
     fn flagged<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16, bits: u16) {
         let shift = self.shift;

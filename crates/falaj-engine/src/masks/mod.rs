@@ -62,7 +62,7 @@ impl Masks {
         self.link.is_none() && !self.of_flows()
     }
 
-    /// Returns true if both create the same links, and the same number of them.
+    /// Returns true if both have the same mask of the link, with the same maximum number of links.
     pub(crate) fn same_links(&self, other: &Masks) -> bool {
         let links = |masks: &Masks| masks.link.map(|each| (each.mask, each.most));
         links(self) == links(other)
@@ -131,8 +131,8 @@ impl Masks {
     }
 
     /// If both link and flows have masks, lowers maxima that are not configured, so that all queues
-    /// fit: from [`MOST`](MaskConfig::MOST) links with as many queues to 16,384 links of 512 queues
-    /// each. `link` and `flows` are true for configured maxima.
+    /// fit. With one masked flow, [`MOST`](MaskConfig::MOST) links with as many queues each become
+    /// 16,384 links of 512 queues each. `link` and `flows` are true for configured maxima.
     pub fn fit(&mut self, link: bool, flows: &[bool]) {
         /// Queues of each link are reduced first, down to this number.
         const QUEUES: u32 = 512;

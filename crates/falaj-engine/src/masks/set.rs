@@ -59,7 +59,7 @@ pub(crate) struct IdTable {
     used: u32,
     /// Places that were returned.
     free: Vec<u32>,
-    /// Times at which places are checked: one entry for each place that is taken.
+    /// Times at which places are checked for expiry: one entry for each place that is taken.
     checks: BinaryHeap<Reverse<(Time, u32)>>,
     made: u64,
     gone: u64,
@@ -104,8 +104,8 @@ impl IdTable {
         }
     }
 
-    /// The place where a packet of this id would wait behind others; `None`: the id would get a
-    /// place of its own.
+    /// The place at which a packet of this id would be queued: the own place of the id, or a shared
+    /// one. `None`: the id would get a new place of its own.
     pub(crate) fn find(&self, id: &MaskId) -> Option<u32> {
         let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
@@ -122,8 +122,8 @@ impl IdTable {
         taken.insert(hash, place, |place| keys.of(&owners[place as usize].id));
     }
 
-    /// Takes over from another table: its ids, up to the maximum, if the mask is the same;
-    /// otherwise its counters. The hash's keys stay, so that the same ids share places.
+    /// Takes over the counters of another table and, if the mask is the same, its ids up to the
+    /// maximum. The hash's keys stay, so that the same ids share places.
     pub(crate) fn migrate_from(&mut self, old: &mut IdTable) {
         if self.each == old.each {
             std::mem::swap(self, old);

@@ -73,7 +73,8 @@ impl SojournStats {
         self.longest = self.longest.max(new);
     }
 
-    /// Each bucket ends at four times the end of the bucket before; the first ends at 1,024 ns.
+    /// The bucket of a sojourn. Each bucket ends at four times the end of the bucket before; the
+    /// first ends at 1,024 ns.
     #[inline]
     fn bucket(sojourn: Span) -> usize {
         let bits = u64::BITS - (sojourn.0 >> 10).leading_zeros();

@@ -1,4 +1,4 @@
-//! Changes while packets pass.
+//! Changes of a network while packets are in it.
 
 use super::in_transit::InTransit;
 use super::ingress::Ingress;
@@ -47,9 +47,9 @@ pub struct RuleChange {
 }
 
 impl RuleChange {
-    /// The new rules, whose links are places in the engine. Each current rule becomes one of the
-    /// new rules, or is removed (`None`). `bypass` is the place for packets that pass no link, if a
-    /// rule allows that: two pipes of [`unlimited`](super::unlimited).
+    /// The new rules, which name links by their places (see [`PipePlaces`]). Each current rule
+    /// becomes one of the new rules, or is removed (`None`). `bypass` is the place for packets that
+    /// pass no link, if a rule allows that: two pipes of [`unlimited`](super::unlimited).
     pub fn new(
         rules: Vec<RouteRule>,
         seed: u64,

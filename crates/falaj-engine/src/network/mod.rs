@@ -220,8 +220,8 @@ impl Network {
         }
     }
 
-    /// Counts a packet that does not enter, as its driver found no room: its rule counts it as
-    /// dropped.
+    /// Counts a packet that the driver does not hand in, because there is no room: the packet's
+    /// rule counts it as dropped.
     pub fn turned_away(&mut self, entry: &Route) {
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
             stats.dropped += 1;
@@ -555,7 +555,7 @@ impl Network {
         self.engine.counters(pipe, flow)
     }
 
-    /// Number of flows of each pipe, those for packets that pass no link included.
+    /// Number of flows of each pipe, including the pipes for packets that pass no link.
     pub fn flows(&self) -> Vec<usize> {
         self.engine.flows()
     }

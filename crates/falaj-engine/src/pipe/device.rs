@@ -1,12 +1,12 @@
 //! A link that its device paces: packets are handed to the device ahead of time, a few at once.
 //!
 //! The device sends its packets at the link's rate, one after the other, so their end is a known
-//! instant. The discipline decides for that instant as soon as there is room, which is before that
-//! instant: to the discipline, a transmission begins where the one before it ends, and it never
-//! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant,
-//! since they could not be sent earlier. This is the only difference from a link that falaj paces.
-//! Because of it, a packet can be later by at most the time that the device takes for its
-//! `backlog`, and the guaranteed delay is longer by that time.
+//! instant. As soon as the device has room, which is before that instant, the discipline decides
+//! for that instant. To the discipline, a transmission begins where the previous transmission ends,
+//! and it never decides for an earlier time. Packets that arrive meanwhile reach the discipline at
+//! that instant, since they could not be sent earlier. This is the only difference from a link that
+//! falaj paces. Because of this difference, a packet can be later by at most the time in which the
+//! device sends `backlog` bytes, and the guaranteed delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
 //! instant, because the device would send it at once. So unused phases stay unused.
@@ -15,7 +15,7 @@
 //! in its queue until the device has sent it, and the next decision is made then, or when the flow
 //! gets another packet. Otherwise a flow whose packets keep coming would seem to run empty whenever
 //! the device takes all its queued packets. It would lose its turn, and a part of its guaranteed
-//! rate, because its queue is shorter than the device's.
+//! rate, because its queue is shorter than the backlog of the device.
 //!
 //! Packets that the device has been handed keep their end, even if the rate changes. If that end is
 //! more than 100 ms away and the new rate is higher, their end follows from the new rate, and the
@@ -33,11 +33,11 @@ use falaj_sched::units::time::{Span, Time};
 /// The pacing of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// falaj paces it: a packet is delivered when it is due.
+    /// falaj paces the link: a packet is delivered when it is due.
     #[default]
     Falaj,
-    /// The device behind the port paces it: it is handed packets ahead of time and sends them at
-    /// the link's rate.
+    /// The device behind the port paces the link: falaj hands packets to it ahead of time, and it
+    /// sends them at the link's rate.
     Device {
         /// The largest number of bytes that it holds, as the link accounts them; at least a largest
         /// packet.
@@ -143,7 +143,7 @@ impl DeviceState {
     }
 
     /// Its port reports room for `room` bytes, or for none. A device that has less room than the
-    /// link's rate implies is slower.
+    /// link's rate implies is slower than that rate.
     pub(super) fn reports(&mut self, room: u32, now: Time, rate: Rate) {
         self.refuses = room == 0;
         if room > 0 {
@@ -169,7 +169,7 @@ impl DeviceState {
         }
     }
 
-    /// Returns true if the device still sends packets, before falaj may pace the link.
+    /// Returns true if falaj is to pace the link once the device has sent its packets.
     pub(super) fn yields(&self) -> bool {
         self.yields
     }

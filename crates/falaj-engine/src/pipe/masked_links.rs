@@ -325,7 +325,8 @@ impl Inspection for MaskedLinks {
 
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         let Some(flow) = flow else { return Some(self.table.report(busiest)) };
-        // Ids of a flow's mask in all links together; removed links have left their sums.
+        // The ids of a flow's mask in all links together. `flow_masks` has the sums over removed
+        // links.
         let mut sum = self.flow_masks.get(flow.index())?.clone()?;
         for (slot, link) in self.links.iter().enumerate() {
             let stats = |link: &MaskedLink| link.pipe.as_pipe().mask_stats(Some(flow), busiest);

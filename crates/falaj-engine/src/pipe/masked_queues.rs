@@ -43,8 +43,8 @@ impl Unmasked {
     }
 
     /// The pipe, and the mapping of its queues to those of a pipe with `masks` and `flows` flows.
-    /// An id keeps its queue if its mask and flow stay and that queue exists; all others join the
-    /// first of the shared queues.
+    /// An id keeps its queue, own or shared, if its mask and flow stay and that queue exists.
+    /// Packets of all other ids join the first of the shared queues.
     pub(super) fn into_others(
         self,
         masks: &Masks,

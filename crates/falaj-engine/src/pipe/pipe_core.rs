@@ -103,7 +103,7 @@ pub(super) struct SchedulerProperties {
     pub(super) wants_labels: bool,
     /// See [`PipeProperties::drops_early`].
     pub(super) drops_early: bool,
-    /// Its choice may change while the link waits for tokens.
+    /// True if its choice may change while the link waits for tokens.
     pub(super) peeks: bool,
     /// True if it has its queues already, and does not create any when it takes over.
     pub(super) has_queues: bool,
@@ -525,10 +525,10 @@ impl PipeCore {
         out.push(self.dropped(*packet, DropReason::Changed));
     }
 
-    /// Takes over the wire, the device and the impairments of another pipe. `on_the_wire` is the
-    /// packet there and the queue that it is the head of; the rest of it is sent at the new rate.
-    /// Returns that queue, and when the transmission ends, less the wire's
-    /// [fixed part](Wire::fixed_part), if the end has changed.
+    /// Takes over the wire, the device and the impairments of another pipe. `on_the_wire` has the
+    /// packet on the wire, and the queue whose head it is; the rest of the packet is sent at the
+    /// new rate. Returns that queue, and when the transmission ends, less the wire's [fixed
+    /// part](Wire::fixed_part), if the end has changed.
     pub(super) fn go_on(
         &mut self,
         on_the_wire: Option<(FlowId, Packet, Transmission)>,

@@ -214,7 +214,7 @@ impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
             && (self.core.link == LinkState::Idle
                 || matches!(self.core.link, LinkState::NotBefore(t) if t > now))
         {
-            // In tests: an extra question to the discipline changes nothing.
+            // In debug builds: tests show that an extra question to the discipline changes nothing.
             let _ = self.scheduler.get_mut().next(self.core.clock(now), &self.core.wire);
         }
         let (mut at, mut by_device) = (now, false);
@@ -329,8 +329,8 @@ impl<S: HeldScheduler> Inspection for SchedulerPipe<S> {
 }
 
 impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
-    /// Takes over from a pipe of the same kind with its queues as they are, from any other pipe
-    /// packet by packet.
+    /// Takes over the queues of a pipe of the same kind as they are, and the packets of any other
+    /// pipe one by one.
     fn migrate_from(
         &mut self,
         old: Box<dyn LinkPipe>,

@@ -46,8 +46,8 @@ pub struct Counters {
     pub backlog_bytes: u64,
     /// The largest number of packets in the queue so far.
     pub max_backlog: u64,
-    /// The flow's air time, if the discipline gives packets air times, and for as long as it has
-    /// done so.
+    /// The air time that the flow has used, if the discipline gives packets air times; counted
+    /// since the pipe has had such a discipline.
     pub air: Air,
 }
 

@@ -239,8 +239,8 @@ fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     pipe(kind, 1000, 2_000, parts.into_iter().map(value))
 }
 
-/// Three packets are queued of a flow whose share changes from a thousandth of the link to all but
-/// a thousandth: they wait for 16 ms by the old share, and for 24 us by the new share.
+/// Three packets of a flow are queued when its share changes from a thousandth of the link to all
+/// but a thousandth. By the old share they would leave within 24 ms, by the new share within 24 us.
 #[test]
 fn a_larger_share_counts_for_what_is_queued() {
     for kind in BY_SHARES {

@@ -939,8 +939,8 @@ fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     }
 }
 
-/// The part of a reservation that a class could not use, as all its parts were at their limits, is
-/// lost: it is not a debt that others pay later.
+/// If all parts of a class are at their limits, the class cannot use its whole reservation. The
+/// unused part is lost: it is not a debt that others pay later.
 #[test]
 fn a_reservation_that_no_class_below_may_use_is_lost() {
     let group = inner(

@@ -86,8 +86,8 @@ fn as_printed(n: i32, channel: &Channel) -> f64 {
     one / ((1.0 - some) * us(SLOT) + busy) * 1e6
 }
 
-/// One to fifty stations, ten runs of 20 s each. The model is within half a percent of the
-/// simulation, plus its interval.
+/// One to fifty stations, ten runs of 20 s each. The model differs from the simulation by at most
+/// half a percent plus the confidence interval.
 #[test]
 fn saturation_is_bianchis() {
     for n in [1, 2, 5, 10, 20, 50] {
@@ -128,8 +128,8 @@ fn with_endless_attempts_the_paper_is_right_within_a_percent() {
     }
 }
 
-/// Frames a second of stations that always have a frame of 1500 B of IP, at 11 Mbit/s: the channel
-/// from one busy period to the next, with the numbers of IEEE 802.11b in microseconds.
+/// Frames per second of stations that always have a frame of 1500 B of IP, at 11 Mbit/s: the
+/// channel from one busy period to the next, with the numbers of IEEE 802.11b in microseconds.
 fn from_busy_to_busy(stations: usize, seconds: f64, seed: u64) -> f64 {
     let mut dice = Dice::new(seed);
     let mut window = vec![31u64; stations];

@@ -159,7 +159,8 @@ fn a_delay_is_kept_to_the_nanosecond() {
     }
 }
 
-/// 1000 B accrue every 100 us, up to 10 000 B: both are limits, so the smaller one counts.
+/// Tokens for 1000 B accrue in every 100 us, up to 10 000 B. So a burst has the bytes of the idle
+/// time before it, and at most the size of the bucket.
 #[test]
 fn a_burst_is_what_idle_time_brought_and_at_most_its_size() {
     let spec = PipeSpec { capacity: Capacity::TokenBucket(10_000), ..link("fifo", 50) };

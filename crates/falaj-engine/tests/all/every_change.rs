@@ -417,7 +417,7 @@ struct EvenFlow {
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// It is empty, but still counts.
+    /// True if it is empty, but still counts in the virtual time.
     silent: bool,
 }
 
@@ -708,7 +708,7 @@ struct Bucketed {
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// It is empty, and other flows have been present ever since.
+    /// True if it is empty, and other flows have been present ever since.
     silent: bool,
     entered: u64,
 }

@@ -749,8 +749,8 @@ fn nothing_is_due_before_it_may_be() {
     }
 }
 
-/// A third take 1 ms, a third from 2 ms to 4 ms, the others from 4 ms to 10 ms, and of these the
-/// half that takes longest is lost.
+/// A third of the packets takes 1 ms, a third from 2 ms to 4 ms, and the others from 4 ms to 10 ms.
+/// The half of the others that takes longest is lost.
 #[test]
 fn a_profile_takes_the_air_and_loses_what_fails() {
     const N: u32 = 60_000;

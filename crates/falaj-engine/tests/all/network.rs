@@ -237,7 +237,7 @@ fn chance_and_two_delays_reorder() {
         assert!(took == 11 || took == 51, "{n}: {took}");
     }
     let slow = arrival.iter().filter(|(n, at)| at - 10 * u64::from(*n) == 51).count() as u64;
-    // 99.99 % of a binomial distribution with 1000 and 0.3.
+    // 99.99 % of the binomial distribution for 1000 packets with probability 0.3.
     assert!((244..=356).contains(&slow), "{slow}");
     let taken = |packets| RuleCounters { packets, bytes: 1000 * packets };
     assert_eq!(ran.network.taken(), [taken(slow), taken(1000 - slow)]);

@@ -484,7 +484,8 @@ fn fq_codel_takes_it_from_the_fattest() {
 /// Scalable packets go before classic ones; they are marked and never dropped.
 #[test]
 fn dualpi2_keeps_the_scalable_queue_short() {
-    // A classic packet never waits that long, so scalable ones wait for one of them at most.
+    // No classic packet waits longer than the time shift of 1 s, so a scalable packet waits for one
+    // classic packet at most.
     let spec =
         of_its_own("dualpi2", Values::default().with("shift", Value::Span(Span::from_secs(1))));
     let mut engine = Engine::new(&[spec]).unwrap();
@@ -586,7 +587,7 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
     assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
     // Scalable packets have waited beyond the ramp: all are marked except the one on the wire, and
-    // the next one. Marks come at even distances, and the first distance begins with that packet.
+    // the next one. Marks come at equal distances, and the first distance begins with that packet.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
     // A connection of one packet, the last packet but one, goes before another connection's long

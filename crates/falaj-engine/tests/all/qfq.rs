@@ -312,7 +312,7 @@ struct NaiveFlow {
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// It is empty, but the fluid system still serves it.
+    /// True if it is empty, but the fluid system still serves it.
     silent: bool,
 }
 
@@ -558,9 +558,9 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times.
-/// The flow's number decides, for a quarter of a million packets, also between flows that were
-/// always present and a flow that arrives at such an instant.
+/// Packet lengths are in proportion to the weights, so that all packets finish at the same virtual
+/// times. The flow's number decides, for a quarter of a million packets, also between flows that
+/// were always present and a flow that arrives at such an instant.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {
     for weights in

@@ -179,7 +179,7 @@ fn the_first_rule_is_found_as_one_by_one() {
 }
 
 /// For all prefixes of eight addresses: rules with the prefix as source and another one as
-/// destination, and rules with it as destination alone. The packets are all those between ten
+/// destination, and rules with it as destination alone. The packets have all pairs of ten
 /// addresses.
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// Length of the largest packet in bytes.
 pub const LARGEST: u32 = 4;
 
-/// Examines every aggregate each time, in fractions; weights and numbers of flows in an aggregate
-/// are powers of two.
+/// Examines every aggregate at each decision, in exact fractions. Weights, and the numbers of flows
+/// in an aggregate, are powers of two.
 #[derive(Clone)]
 pub struct Naive {
     now: Fraction,

@@ -242,8 +242,8 @@ pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
     accepted
 }
 
-/// Gives some of the flows disciplines of their own, if the one above allows that. Disciplines that
-/// handle trees as a whole get trees.
+/// Gives some of the flows disciplines of their own, if the discipline above them allows that.
+/// Disciplines that handle trees as a whole get trees.
 pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
     let undivided = spec.clone();
     let levels = dice.one_of(&[1, 1, 2, 3]);

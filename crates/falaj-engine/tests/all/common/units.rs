@@ -1,7 +1,7 @@
 //! The units of virtual time of WF2Q+ and QFQ, by their definition.
 
-/// The largest number of units in a byte at weight 1: 2^38 in a byte of the power of two that the
-/// smallest weight reaches. QFQ has this number.
+/// The largest number of units in a byte at weight 1: 2^38 times the largest power of two that is
+/// at most the smallest weight. QFQ has this number of units.
 pub fn most_units_of_a_byte(weights: &[u64]) -> u64 {
     let mut most = 1 << 38;
     for _ in 0..weights.iter().min().expect("flows").ilog2() {
