@@ -90,8 +90,8 @@ struct Ends {
 }
 
 impl Control {
-    /// Listens at this path; from here on the process has another thread. Without a path it only
-    /// keeps the scenario and makes its scheduled changes.
+    /// Listens at this path; from here on the process has another thread. Without a path, the
+    /// control only keeps the scenario and makes the scheduled changes.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let Some(path) = place else { return Control::with(None, running) };
         let listener = sockets::bind(path)
@@ -101,7 +101,8 @@ impl Control {
         Ok(control)
     }
 
-    /// Prepares to listen at an existing socket. It answers once it [begins](Control::begin).
+    /// Prepares to listen at an existing socket. The control answers once it
+    /// [begins](Control::begin).
     pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
         Control::with(Some((listener, path.to_owned())), running)
     }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// The parent of the directory if `XDG_RUNTIME_DIR` is not set.
 const TEMPORARY: &str = "/tmp";
 
-/// The directories of sockets without `--control`: that in `XDG_RUNTIME_DIR`, or without this
-/// variable all of the user's in `/tmp` whose name begins with `falaj-`.
+/// The directories of sockets without `--control`: the directory in `XDG_RUNTIME_DIR` or, without
+/// this variable, all directories of the user in `/tmp` whose name begins with `falaj-`.
 pub(crate) fn directories() -> Vec<PathBuf> {
     if let Some(directory) = of_the_session() {
         return vec![directory];

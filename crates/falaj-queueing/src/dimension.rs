@@ -20,7 +20,7 @@ pub enum How {
     Simulated,
 }
 
-/// A system whose batch size is still open. Delays are one way.
+/// A system whose batch size is still open. All its delays are one-way delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
     /// The streams. The size of streams with their own size is not searched.
@@ -224,8 +224,8 @@ impl System {
 }
 
 impl System {
-    /// Finds the largest size up to `largest` that keeps the delay `asked`. Evaluates no sizes for
-    /// a curve.
+    /// Finds the largest size up to `largest` that keeps the delay `asked`. No sizes are evaluated
+    /// just to plot a curve.
     fn largest_that_keeps(&self, asked: f64, largest: usize) -> Result<Option<Point>, Refused> {
         not_negative("the required delay", asked)?;
         let smallest = self.checked(largest)?;

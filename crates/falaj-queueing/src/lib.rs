@@ -16,12 +16,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `phase`, `arrivals` | phase-type distributions; Markovian arrivals, their superposition, equal ones lumped |
+//! | `phase`, `arrivals` | phase-type distributions; Markovian arrivals, and their superposition, in which equal sources are lumped |
 //! | `qbd`, `queue` | `G` and `R` by two reductions; waits: mean, tail, as a phase-type distribution |
 //! | `renewal` | the wait of PH/PH/1 by the paper's formulas, corrected |
 //! | `superposed`, `printed` | batches of several streams: exactly, and by the paper's model |
 //! | `poisson` | Poisson arrivals at one server: mean wait, its distribution, ranks, the loss at a full queue |
-//! | `phases` | a server that attends links in a ring, each for a phase: mean delays and losses |
+//! | `phases` | a server that serves links in a ring, each for a phase: mean delays and losses |
 //! | `batches`, `line` | filling with a timeout, in closed form; batches before a server, simulated |
 //! | `forward` | the whole path through a machine and back, packet by packet |
 //! | `dimension` | the batch sizes that keep a delay, and the number of machines that fit |

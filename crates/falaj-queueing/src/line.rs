@@ -54,7 +54,7 @@ pub enum Shape {
     Deterministic,
 }
 
-/// Time to carry a batch across.
+/// Time to carry a batch from one side to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
     /// Time per batch.

@@ -1,4 +1,4 @@
-//! Queues that a server attends in a ring, each for a phase: virtual links served phase by phase
+//! Queues that one server serves in a ring, each for a phase: virtual links served phase by phase
 //! (Fortuna and Chydzinski), with Poisson arrivals of packets of one length for each link.
 //!
 //! For each link a Markov chain from phase to phase is computed, on a grid of time. The pause
@@ -7,7 +7,7 @@
 //! while its queue is empty. If all links are of type A and no phase ends early for a packet that
 //! does not fit, the pauses are constant and only the grid is approximate.
 
-/// A link of a server that attends links in a ring.
+/// A link of a server that serves links in a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct PhasedLink {
     /// Packets per unit of time.
@@ -155,7 +155,7 @@ struct Chain {
     step: f64,
     /// Probability of each number in the system at the start of a phase.
     start: Vec<f64>,
-    /// Lengths of its phase.
+    /// Lengths of its phase, with their probabilities.
     lengths: Lengths,
     service: Interval,
     /// Arrivals in the rest of the phase, from each of its last steps on; the last step comes
@@ -185,7 +185,8 @@ impl Chain {
         }
     }
 
-    /// Passes a phase and the pause after it. Returns the change of the probabilities at the start.
+    /// Advances the chain by a phase and the pause after it. Returns the change of the
+    /// probabilities at the start.
     fn cycle(&mut self, pause: &[(f64, f64)]) -> f64 {
         let PhasedLink { rate, phase, stays_empty, .. } = self.link;
         let most = self.start.len() - 1;

@@ -540,8 +540,8 @@ mod tests {
         assert_eq!(ring.bounds(), Err(Circle(vec![0, 1, 2, 3])));
     }
 
-    /// Two flows of 5 and 4 Mbit/s, with bursts of 1000 B each, go from each server to the other:
-    /// the burst at a server grows with the delay at the other one.
+    /// Two flows of 5 and 4 Mbit/s, with bursts of 1000 B each, pass two servers in opposite
+    /// directions: the burst at a server grows with the delay at the other server.
     #[test]
     fn a_circle_has_a_fixed_point() {
         let flows: [(u64, u64, &[usize]); 2] = [(5, 1000, &[0, 1]), (4, 1000, &[1, 0])];

@@ -21,7 +21,7 @@ use toml_edit::DocumentMut;
 /// A requested scenario.
 struct WantedScenario {
     scenario: Arc<Scenario>,
-    /// The flow of the only link whose values differ, if nothing else differs.
+    /// If there is only one link, and only the values of one flow differ: this flow.
     only: Option<usize>,
     /// The guarantees of the scenario, if they were computed already.
     standings: Option<Vec<Vec<Standing>>>,
@@ -160,7 +160,7 @@ impl Handler {
         difference.map_err(Refusal::new)
     }
 
-    /// Makes the change except for the text.
+    /// Makes the change, but does not keep the text.
     fn make(
         &mut self,
         wanted: &SetRequest,

@@ -18,8 +18,8 @@ pub struct Handler {
     pub(super) running: Running,
     /// Each link's place in the engine.
     pub(super) at: Vec<u32>,
-    /// The scenario as a parsed document, kept from the last change by keys. `None` if there was
-    /// none since the text was last replaced as a whole.
+    /// The scenario as a parsed document, kept from the last change by keys. `None` if there was no
+    /// such change since the text was last replaced as a whole.
     pub(super) edited: Option<DocumentMut>,
     /// True if the text of the running scenario is up to date with the edited document.
     pub(super) is_written: bool,

@@ -41,8 +41,8 @@ fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'stati
 }
 
 /// A device-paced link at the end of a rule, the next link and the remedy, if packets go on to the
-/// following rules. Which of these match depends on the packets; it is enough that one of them may
-/// match.
+/// following rules. Which of the following rules match depends on the packets; it is enough that
+/// one of them may match.
 fn behind(
     rule: &Rule,
     others: &[&Rule],

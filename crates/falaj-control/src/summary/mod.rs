@@ -172,7 +172,7 @@ impl Named {
         format!("{} {}", ways[self.way].name, self.name)
     }
 
-    /// The text about this flow as the worst of all.
+    /// The text about this flow as the worst flow.
     fn told(&self, ways: &[DirectionSummary]) -> String {
         let FlowSummary { counters, not_taken, delay, .. } = &self.flow;
         let name = self.full_name(ways);

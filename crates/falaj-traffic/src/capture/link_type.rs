@@ -236,8 +236,8 @@ mod tests {
             (DataLink::LINUX_SLL, with(&[0; 14], &with(&[8, 6], &[1])), 44, 0x0806, &[1], 42),
             (DataLink::LINUX_SLL2, with(&[8, 0], &with(&[0; 18], &four)), 80, IPV4, &four, 74),
             (DataLink::IEEE802_11_RADIOTAP, radiotap, 17 + 26 + 8 + 60 + 4, IPV4, &[0x45, 7], 74),
-            // A frame that is not a data frame is kept whole. Of a frame that is cut off within its
-            // header, nothing is kept.
+            // A frame that is not a data frame is kept whole. Nothing is kept of a frame that is
+            // cut off within its header.
             (DataLink::IEEE802_11, vec![0x80, 0, 5], 100, NONE, &[0x80, 0, 5], 114),
             (DataLink::LINUX_SLL, vec![1, 2], 60, NONE, &[], 58),
         ] {

@@ -30,7 +30,7 @@ pub enum Frame {
     I,
     /// A frame predicted from the picture before it.
     P,
-    /// A frame predicted from the pictures on both sides.
+    /// A frame predicted from the pictures before and after it.
     B,
 }
 

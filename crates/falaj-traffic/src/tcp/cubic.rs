@@ -368,9 +368,9 @@ mod tests {
     /// 187 for 100 ms and one loss in 10,000. With windows of whole segments, the window is back at
     /// its value W of the loss once less than one segment is missing. That is (1 / 0.4)^(1/3) =
     /// 1.36 s before the curve is there, and one more round trip earlier, because growth looks
-    /// ahead. From then on losses repeat at the same W, for any W. W is at most 257: then the
-    /// window is back at W just when the next loss comes. In this case K = (0.3 W / 0.4)^(1/3) =
-    /// 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
+    /// ahead. From then on losses repeat at the same W, whatever it is. The largest possible W is
+    /// 257, with which the window is back at W just when the next loss comes. In this case K = (0.3
+    /// W / 0.4)^(1/3) = 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {
         let tcp = Tcp { congestion: Congestion::Cubic, ..Tcp::without_end(Span::from_millis(50)) };
