@@ -12,7 +12,7 @@ import { verdict } from "./verdict";
 const DRAWN = 24;
 const [ROW, TOP] = [34, 8];
 
-/** Drawing of the adapters, the link and its uplink. The line of an adapter or a tenant is the thicker, the larger its share of the total rate is. */
+/** Drawing of the adapters, the link and its uplink. The larger the share of an adapter or a tenant in the total rate, the thicker its line. */
 export class Topology {
   readonly element: HTMLElement;
   private readonly drawing = svg("svg", { class: "topology", role: "img" });

@@ -38,7 +38,7 @@ export function cycle(link: Link): number | null {
   return gatesCycle(link) ?? (phases > 0 ? phases : null);
 }
 
-/** Intervals in which the flow's gate is open, cut at the drawn interval, from whose start their times count. */
+/** Intervals in which the flow's gate is open, cut to the drawn interval. Their times count from the start of that interval. */
 function gates(link: Link, flow: string, begin: number, length: number): [number, number][] {
   const keys = link.flow?.[flow];
   // A gate may open several times in a cycle.
