@@ -22,8 +22,8 @@ impl Chance {
     /// The draw number `index`: uniform over all of `u64`.
     #[inline]
     pub fn draw(&self, index: u64) -> u64 {
-        // A Weyl sequence through two mixers with a key before each, so that
-        // streams whose sequences overlap still have nothing in common.
+        // A number of a Weyl sequence passes two mixers, and a key is combined with it before each.
+        // So streams whose sequences overlap still have nothing in common.
         let x = mix(index.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.keys[0]));
         mix(x ^ self.keys[1])
     }

@@ -66,7 +66,7 @@ struct PacketRow {
     packets: u64,
     /// Minimum time between two packets, in nanoseconds; the envelope may require more.
     gap: u64,
-    /// Packets that arrive at one instant come in the order of this number.
+    /// Packets of several flows that arrive at one instant come in the order of this number.
     order: u64,
 }
 
@@ -254,8 +254,8 @@ impl Dice<'_> {
         }
     }
 
-    /// Draws the rows of all flows: equal rows, or a row for each flow. One flow gets a row of its
-    /// own in any case.
+    /// Draws the rows of all flows: the same row for all flows, or a row for each flow. In both
+    /// cases the row of one flow is then drawn anew.
     fn rows(&mut self) -> Vec<PacketRow> {
         let flows = self.attack.envelopes.len();
         let alike = self.below(2) == 0;

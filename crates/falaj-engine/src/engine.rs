@@ -335,10 +335,10 @@ impl Engine {
         self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
     }
 
-    /// Lower bound on the due time of units that are not decided yet, if no unit arrives: a driver
-    /// that delivers units may sleep until then. Events that only change a phase need no wakeup.
-    /// Packets handed to devices ahead of time are not included; see
-    /// [`next_refill`](Engine::next_refill).
+    /// Lower bound on the due time of the units whose departure is not decided yet, if no unit
+    /// arrives: a driver that delivers units may sleep until then. An event that only begins
+    /// another phase of `virtual_links` needs no wakeup. Packets handed to devices ahead of time
+    /// are not included; see [`next_refill`](Engine::next_refill).
     pub fn next_due(&self) -> Time {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }

@@ -211,7 +211,8 @@ impl Key {
             (0, _) => Fragment::First,
             _ => Fragment::Later,
         };
-        // Bytes after the packet are padding; a length of zero is left for the device to fill in.
+        // Bytes after the packet are padding. A length of zero is left for the device to fill in;
+        // with it, as with any length below the header's, all bytes belong to the packet.
         let end = usize::from(word(2));
         let end = if end < ihl { packet.len() } else { end.min(packet.len()) };
         self.carried(head[9], packet.get(ihl..end).unwrap_or(&[]), false);

@@ -329,7 +329,7 @@ impl FieldShape {
 /// that have a prefix with this address or ignore that side.
 #[derive(Debug, Clone, Default)]
 struct Prunes {
-    /// From this address on, the set has this number.
+    /// From each address on, the number of the set that applies.
     four: Vec<(u32, u32)>,
     six: Vec<(u128, u32)>,
     sets: Vec<Vec<u64>>,

@@ -161,8 +161,8 @@ impl Passage {
     /// The passage of packets with this key, up (0) or down (1).
     pub fn of(rules: &[RouteRule], key: &Key, way: usize) -> Passage {
         let mut made = Passage::default();
-        // Rules only lead to later rules, so each rule is visited once for each state of packets
-        // there: their mark, and whether they have passed a link.
+        // Rules only lead to later rules, so each rule is applied once for each state of the
+        // packets that reach it: their mark, and whether they have passed a link.
         let mut waiting = BTreeMap::from([((0, key.mark, false), 1.0)]);
         while let Some(((n, mark, entered), share)) = waiting.pop_first() {
             let Some(rule) = rules.get(n) else { continue };
@@ -292,7 +292,8 @@ pub(crate) enum RuleOutcome {
     Nothing,
 }
 
-/// A bit in the element of the rules' draws that keeps them apart from those of sources and links.
+/// A bit that is set in the element of the rules' draws. It keeps these draws apart from those of
+/// sources and links.
 const RULES: u64 = 1 << 62;
 
 /// Rules in operation, with their counters.
@@ -349,7 +350,7 @@ impl RuleSet {
         &self.active
     }
 
-    /// The statistics of the rule by which a packet is in its link.
+    /// The statistics of the rule that led a packet at this position to its present link.
     #[inline]
     pub(crate) fn stats_mut(&mut self, at: Option<RulePosition>) -> Option<&mut SojournStats> {
         match at {
@@ -409,8 +410,8 @@ impl RuleSet {
         if rule.on { self.from(n + 1, key, way, bytes, now) } else { RuleOutcome::Nothing }
     }
 
-    /// Takes over the counters of the old rules; `become_others` maps each to its new index, or to
-    /// `None` if it is removed.
+    /// Takes over the counters of the old rules; `become_others` maps each old rule to its new
+    /// index, or to `None` if the rule is removed.
     pub(crate) fn migrate_from(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
         self.removed = old.removed;
         for (n, taken) in old.taken.iter().enumerate() {

@@ -126,7 +126,8 @@ pub struct Batch<'a> {
     /// Arrival of its first packet.
     pub opened: Time,
     /// Instant at which it was due to leave. For a timeout this is the end of the timeout, even if
-    /// that was noticed later, or the change of policy that put the end into the past.
+    /// that was noticed later. If a change of policy put the end into the past, it is the instant
+    /// of the change.
     pub left: Time,
     /// Total waiting time of its packets until that instant.
     pub waited: Span,
@@ -139,7 +140,8 @@ struct OpenBatch {
     bytes: Vec<u8>,
     packets: u32,
     opened: Time,
-    /// Sum over its packets of the time from its opening to their arrival, in nanoseconds.
+    /// Sum, over the packets of the batch, of the time from the opening of the batch to the
+    /// packet's arrival, in nanoseconds.
     came: u64,
     /// Number of batches opened before it.
     number: u64,
@@ -437,7 +439,7 @@ pub enum MalformedBatch {
     NoAddress,
     /// It ends within a packet's length.
     NoLength,
-    /// A packet's length exceeds the rest of the batch, or the packet the buffer for it.
+    /// A packet is longer than the rest of the batch, or than the buffer to which it is written.
     TooLong,
     /// A packet lacks the bytes before its destination.
     TooShort,
@@ -515,7 +517,7 @@ impl<'a> Iterator for BatchPackets<'a> {
 pub struct BatchedPacket<'a> {
     /// Destination of the packet.
     pub to: Address,
-    /// All of it except the destination.
+    /// All bytes of the packet except the destination.
     pub rest: &'a [u8],
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Tuning {
 }
 
 impl Tuning {
-    /// Epochs of `slots` slots; a value of zero counts as 1 ns or one slot.
+    /// Epochs of `slots` slots of length `slot`. A zero counts as one slot, or as a length of 1 ns.
     pub(crate) fn new(choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Tuning {
         let (slot, slots) = (slot.max(Span(1)), slots.max(1));
         let (ends, slot_ends) = (Time::NEVER, Time::NEVER);

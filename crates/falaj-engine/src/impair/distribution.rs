@@ -126,8 +126,9 @@ fn standardised(mut points: Vec<f64>) -> Vec<f64> {
     points
 }
 
-/// The last step stands for the infinite tail. Its height gives it the tail's part of the variance,
-/// which is a quarter of the whole.
+/// The inverse of the Pareto distribution function at equal steps of probability. The last step
+/// stands for the infinite tail. Its height gives it the tail's part of the variance, which is a
+/// quarter of the whole.
 fn pareto() -> Vec<f64> {
     let quantile = |p: f64| (1.0 - p).powf(-1.0 / EXPONENT);
     let mut points: Vec<f64> = (0..STEPS).map(|i| quantile(i as f64 / STEPS as f64)).collect();

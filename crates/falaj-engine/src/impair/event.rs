@@ -36,8 +36,8 @@ pub(crate) struct Draw {
     pub(crate) left: u64,
 }
 
-/// A bit in the element of these draws that keeps them apart from the draws of sources, whose
-/// elements are small numbers.
+/// A bit that is set in the element of these draws. It keeps them apart from the draws of sources,
+/// whose elements are small numbers.
 const IMPAIRMENTS: u64 = 1 << 63;
 
 impl Draw {

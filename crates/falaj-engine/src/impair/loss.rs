@@ -17,8 +17,8 @@ pub enum Loss {
     FourStates(FourStates),
     /// The last of every `n` packets of each flow is lost.
     Every(u64),
-    /// The packets of each flow with these numbers are lost; counted from 1, in order, without
-    /// overlaps.
+    /// The packets of each flow with these numbers are lost. The first packet has number 1; the
+    /// ranges are in order and do not overlap.
     Numbers(Arc<[RangeInclusive<u64>]>),
 }
 

@@ -7,9 +7,9 @@
 //! Where the outcome depends on earlier packets, the address is the packet's number among those
 //! that left the queue.
 //!
-//! An impairment is a file: its configuration is an [`Impairment`], which makes the state that acts
-//! on packets. A new impairment needs three more lines: its module, its row in `impairments!`
-//! below, and the name of its random numbers in `event::RngStream`.
+//! Each impairment has a file: its configuration is an [`Impairment`], which makes the state that
+//! acts on packets. A new impairment needs three more lines: its module, its row in `impairments!`
+//! below, and a variant of `event::RngStream` for its random numbers.
 //!
 //! | module | contents |
 //! |---|---|

@@ -61,7 +61,7 @@ struct SlotState {
     longest: Span,
     period: u64,
     spread: u64,
-    /// The first slot that was possible for the last packet, except for overtaking packets.
+    /// The first slot that was possible for the last packet, not counting packets that overtook.
     first: u64,
     /// The slot of the last packet.
     slot: u64,
@@ -103,7 +103,8 @@ impl SlotState {
             first += 1;
         }
         if first < self.first {
-            // It overtook, and is delivered with the packets before.
+            // The packet overtook others, and is delivered in an earlier slot than they are, even
+            // if that slot is full.
             return (self.time(first, draw), None);
         }
         self.first = first;

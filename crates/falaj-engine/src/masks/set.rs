@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// Number of expired ids that one arrival checks: no packet waits for all of them.
+/// Number of ids that one arrival checks for expiry: no packet waits for the check of all.
 const STEPS: usize = 4;
 /// Number of removed ids that are remembered one by one.
 const LAST: usize = 16;
@@ -123,7 +123,8 @@ impl IdTable {
     }
 
     /// Takes over the counters of another table and, if the mask is the same, its ids up to the
-    /// maximum. The hash's keys stay, so that the same ids share places.
+    /// maximum. It also takes over the keys of the hash, so that the same ids share a place as
+    /// before.
     pub(crate) fn migrate_from(&mut self, old: &mut IdTable) {
         if self.each == old.each {
             std::mem::swap(self, old);
@@ -570,7 +571,7 @@ mod tests {
         let (one, other) = (shared(1), shared(2));
         assert_eq!(one, shared(1));
         assert!(one.iter().all(|place| (640..650).contains(place)));
-        // Ids that share under one seed are spread under another.
+        // Ids that share a place under one seed are spread over all shared places under another.
         let together: Vec<u32> =
             one.iter().zip(&other).filter(|(place, _)| **place == 640).map(|(_, o)| *o).collect();
         assert!((50..150).contains(&together.len()), "{}", together.len());

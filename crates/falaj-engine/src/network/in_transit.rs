@@ -16,8 +16,8 @@ pub(super) struct InTransit {
     pub(super) handle: u32,
     pub(super) length: u32,
     pub(super) label: Label,
-    /// ECN bits in the packet's bytes. If other packets share the bytes, the mark of a single one
-    /// is in its label only, until it leaves.
+    /// ECN bits in the packet's bytes. If several packets share the bytes and only one of them is
+    /// marked, its mark is only in its label until it leaves.
     pub(super) bits: Ecn,
     pub(super) at: Option<RulePosition>,
     /// Index in `shares` of the number of packets that share its bytes; zero if no other does.
@@ -275,7 +275,8 @@ impl Network {
         let (handle, shared) = (place.handle, place.shared as usize);
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(place.at)) {
             match dropped.why {
-                // The link has sent it; a rule or flow behind the link drops it.
+                // The link has sent the packet. Behind the link, a rule drops it, or no flow
+                // matches it.
                 DropReason::Rule | DropReason::Unmatched => {}
                 DropReason::Lost => stats.lost += 1,
                 _ => stats.dropped += 1,

@@ -30,7 +30,8 @@ pub(super) enum LinkState {
     /// No packet may go before this instant: the device has no room, or an earlier transmission
     /// lasts until then.
     Full(Time),
-    /// Its device was handed the last packet of this flow, which stays in its queue until `end`.
+    /// The link's device was handed the last packet of flow `leaf`, which stays in its queue until
+    /// `end`.
     Handed {
         queue: FlowId,
         leaf: FlowId,

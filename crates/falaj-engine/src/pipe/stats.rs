@@ -183,7 +183,7 @@ impl HotCounters {
 pub(super) struct DropCounters {
     full: u64,
     pub(super) large: u64,
-    /// Bytes of the packets that did not get in.
+    /// Bytes of the packets that did not get into the queue (`full`, `large`, `early`).
     pub(super) bytes: u64,
     /// Packets that queue management rejected on arrival.
     early: u64,
@@ -192,7 +192,7 @@ pub(super) struct DropCounters {
     by_policy: u64,
     /// Packets that no longer fit when the pipe was changed.
     by_change: u64,
-    /// Bytes of the packets of the three counters above.
+    /// Bytes of the packets that left the queue by a drop (the three counters above).
     thrown_bytes: u64,
     pub(super) marked: u64,
 }

@@ -40,7 +40,7 @@ struct Queue {
 struct Model {
     target: u64,
     interval: u64,
-    /// Time of the largest packet.
+    /// Transmission time of the largest packet.
     packet: u64,
     quantum: i64,
     limit: usize,
@@ -113,7 +113,7 @@ impl Model {
             queue.deficit = quantum;
             queue.dropping = false;
             self.new.push_back(q);
-            // The state has decayed while it was empty.
+            // The queue's state has decayed while the queue was empty.
             while queue.p_drop > 0 && now - queue.blue_timer >= target {
                 queue.p_drop = queue.p_drop.saturating_sub(1 << 20);
                 queue.blue_timer += target;
@@ -291,7 +291,7 @@ fn cake_is_as_the_paper_says() {
                 if now > until {
                     return;
                 }
-                // Without a packet it only takes empty queues out of the lists.
+                // A call that returns no packet only takes empty queues out of the lists.
                 let Some(packet) = model.dequeue(now) else { return };
                 theirs.push((packet.handle, now));
                 *busy = Some(now + 8 * packet.bytes);

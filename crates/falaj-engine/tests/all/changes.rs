@@ -41,8 +41,8 @@ fn no_change_loses_or_reorders_a_packet() {
                         wire_free = e.end;
                     }
                     Output::Retimed(r) => {
-                        // The second report of a duplicate finds the new end. The end is zero if
-                        // the packet was handed to a device.
+                        // A duplicated packet has two reports; at the second, `wire_free` is the
+                        // new end already. It is zero if the packet was handed to a device.
                         let known = [r.old_end, r.end, Time::ZERO].contains(&wire_free);
                         assert!(known, "seed {seed}: not the one on the wire");
                         wire_free = r.end;

@@ -948,7 +948,8 @@ fn a_reservation_that_no_class_below_may_use_is_lost() {
         vec![leaf(mbit(&[("limit", 10)])), leaf(Values::default())],
     );
     let spec = tree("mclock", 10, &[group, leaf(mbit(&[("reservation", 400)]))]);
-    // First only the limited part for a long time, then all of them.
+    // For a long time, the limited part of the group and the other class send. Then the other part
+    // of the group sends, too.
     let every = |f: u32, from: u64| (from..400_000).step_by(160).map(move |at| (at, f));
     let mut arrivals: Vec<(u64, u32)> =
         every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
@@ -963,7 +964,7 @@ fn a_reservation_that_no_class_below_may_use_is_lost() {
     let of = |f: u32| {
         sent.iter().filter(|e| e.flow.0 == f && (200_000..220_000).contains(&e.start.0)).count()
     };
-    // 20 us are 250 packets, of which two fifths are reserved.
+    // In 20 us the link sends 250 packets, two fifths of which are reserved for the other class.
     assert!(of(2) >= 98, "{} and {}", of(1), of(2));
 }
 

@@ -281,7 +281,8 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
         for (handle, a) in arrivals.iter().enumerate() {
             device.poll(a.at, &mut out);
             let until = emits(&out).last().map_or(Time::ZERO, |e| e.end);
-            // The next packet is decided on then, or there was none.
+            // If the device is full, the next packet is decided on by then; otherwise none is
+            // queued.
             let is_full = device.next_event() <= until;
             let at = if is_full && until > a.at { Time(until.0 - 1) } else { a.at.max(until) };
             shifted.push(Arrival { at, ..*a });

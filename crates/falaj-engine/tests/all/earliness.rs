@@ -204,8 +204,8 @@ fn over_three_links_jitter_is_that_of_one() {
         assert!(jitter(&found) <= of_one, "seed {seed}: {} > {of_one}: {links:?}", jitter(&found));
         nearest = nearest.max(jitter(&found).0 as f64 / of_one.0 as f64);
         packets += found.len();
-        // Each packet takes the whole guaranteed delay of the earlier links, as it is held for the
-        // rest of it, and at most the bound of the last link in addition.
+        // Each packet takes the whole guaranteed delay of the earlier links, because it is held for
+        // the time by which it was early. On the last link it takes at most the bound in addition.
         let latest = |link: &PipeSpec| {
             let mut link = link.clone();
             link.setup.scheduler = Values::default();

@@ -390,7 +390,7 @@ impl Model for Slices {
         self.flows[f].queue.pop_front();
         self.slice(f, now);
     }
-    /// Slices that have begun continue; a slice pays back all but a byte of the slice before.
+    /// Slices that have begun continue; a flow's debt is at most a byte less than a largest packet.
     fn change(&mut self, set: &Set, _: u64) {
         self.set = set.clone();
         self.flows.iter_mut().for_each(|flow| flow.left = flow.left.max(1 - i64::from(LARGEST)));
@@ -541,9 +541,9 @@ impl Model for Even {
         }
     }
     /// A flow that keeps its weight keeps its start. Other flows keep their debt in bytes. Silent
-    /// flows without a debt are removed. WF2Q+ does not examine flows that keep their weight: there
-    /// they are removed only if their weight changes, flows are added, or the smallest weight
-    /// reaches another power of two. The unit of WF2Q+ stays otherwise, while there are packets.
+    /// flows without a debt are removed. WF2Q+ does not examine flows that keep their weight: it
+    /// removes such a flow only if flows are added, or the smallest weight reaches another power of
+    /// two. Without that power of two, its unit stays as long as there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)
@@ -876,8 +876,8 @@ impl Model for Slots {
             return Vec::new();
         };
         let before = self.flows[f].bytes;
-        // Its packet may have left though it was not chosen here; the next packet has its place
-        // unless it is longer.
+        // The head of `f` may have left although this model did not choose it. The flow's next
+        // packet then takes its place, unless that packet is longer.
         match self.flows[f].queue.front() {
             Some(&bytes) if bytes <= before => vec![f],
             Some(&bytes) => {

@@ -166,9 +166,9 @@ fn bounds_are_kept_in_every_mix() {
     assert!(nearest > 0.6, "some mix comes near a bound: {nearest}");
 }
 
-/// One heavy flow among a number of light flows equal to its weight. A turn of DRR has as many
-/// packets as the flow's weight. Priority leaves the light flows nothing, and first in first out
-/// gives the heavy flow no more than a light flow. Fair disciplines stay within a few packets.
+/// One heavy flow among light flows, whose number is its weight. A turn of DRR has as many packets
+/// as the flow's weight. Priority leaves the light flows nothing, and first in first out gives the
+/// heavy flow no more than a light flow. Fair disciplines stay within a few packets.
 #[test]
 fn unfairness_of_each_discipline() {
     let of = |kind| worst_bytes(kind, &[(50, 1500, 1), (1, 1500, 50)], 15, 30);

@@ -290,8 +290,8 @@ fn delays_that_keep_order_are_those_asked_for() {
                 let mut close: Vec<f64> = emits.iter().map(|e| (e.due - e.end).0 as f64).collect();
                 let (mean, measured) = mean_and_deviation(&close);
                 let asked = deviation * AMOUNT.0 as f64;
-                // A delay persists for some deviations, so the number of draws is a third of the
-                // number of packets.
+                // The delay stays the same for a time of some deviations, so there are a third as
+                // many draws as packets.
                 assert!(
                     (mean - DELAY.0 as f64).abs() < 0.03 * asked,
                     "seed {seed}: {mean}, {jitter:?}"

@@ -257,20 +257,21 @@ fn packets_go_on_with_other_rules() {
     let cases = [
         // Unchanged rules.
         (before(), vec![Some(0), Some(1), Some(2)], 15),
-        // The rule between them is replaced.
+        // The rule between the first and the last is replaced.
         (
             vec![on.clone(), RouteRule { to: RuleAction::Drop, ..through(&[]) }, through(&[2])],
             vec![Some(0), None, Some(2)],
             0,
         ),
-        // Its rule is removed; later rules are kept, or no rule is.
+        // The rule that led the packets to their link is removed; later rules are kept, or no rule
+        // is.
         (
             vec![RouteRule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
             vec![None, None, Some(1)],
             23,
         ),
         (vec![through(&[0])], vec![None; 3], 6),
-        // Its rule leads elsewhere.
+        // The rule that led the packets to their link now leads elsewhere.
         (
             vec![RouteRule { on: true, ..through(&[1]) }, through(&[2])],
             vec![Some(0), None, Some(1)],

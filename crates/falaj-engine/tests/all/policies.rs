@@ -568,7 +568,8 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
         .with("ecn", Value::Choice("yes"))
         .with("target", Value::Span(Span::from_millis(40)))
         .with("interval", Value::Span(Span::from_millis(60)));
-    // The first packet that it sees has waited for 51 ms, and the interval begins then.
+    // The first packet that the new discipline examines has waited for 51 ms, and the interval
+    // begins then.
     let first = |scheduler: Values, policy| {
         marked_at(&changed_to("fq_codel", scheduler, policy, capable(Ecn::Ect0)))
     };
@@ -587,7 +588,8 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
     assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
     // Scalable packets have waited beyond the ramp: all are marked except the one on the wire, and
-    // the next one. Marks come at equal distances, and the first distance begins with that packet.
+    // the next one. Marks come at equal distances, and the first distance begins with that next
+    // packet.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
     // A connection of one packet, the last packet but one, goes before another connection's long

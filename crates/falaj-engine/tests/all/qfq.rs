@@ -298,8 +298,9 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
 struct Naive {
     rounded: bool,
     now: Fraction,
-    /// The part of the packet on the wire that the virtual time has not counted, and the part of
-    /// this that has been sent. It is updated when a packet arrives, and at the end.
+    /// The bytes of the packet on the wire that the virtual time has not counted, and how many of
+    /// these have been sent. The virtual time counts sent bytes when a packet arrives at an empty
+    /// flow, and at the end of a transmission.
     left: Fraction,
     sent: Fraction,
     flows: Vec<NaiveFlow>,
@@ -559,8 +560,8 @@ fn long_sequences_are_served_by_definition() {
 }
 
 /// Packet lengths are in proportion to the weights, so that all packets finish at the same virtual
-/// times. The flow's number decides, for a quarter of a million packets, also between flows that
-/// were always present and a flow that arrives at such an instant.
+/// times. The flow's number decides which packet goes first, for a quarter of a million packets.
+/// This includes a flow that was absent and gets a packet at such a virtual time.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {
     for weights in

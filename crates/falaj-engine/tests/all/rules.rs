@@ -178,9 +178,9 @@ fn the_first_rule_is_found_as_one_by_one() {
     assert!(found > 10_000, "packets and rules meet: {found}");
 }
 
-/// For all prefixes of eight addresses: rules with the prefix as source and another one as
-/// destination, and rules with it as destination alone. The packets have all pairs of ten
-/// addresses.
+/// For all prefixes of eight addresses: rules that match the prefix as source and another prefix as
+/// destination, and rules that match the prefix only as destination. The packets have all pairs of
+/// ten addresses.
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {
     let address = |n: u32| IpAddr::V4(n.into());

@@ -621,7 +621,7 @@ fn the_heaviest_weights_keep_their_guarantees() {
             .collect();
         for (guarantee, &weight) in guarantees.iter().zip(&weights_) {
             let exact = setup.rate.0 as f64 * weight as f64 / total as f64;
-            // Of the flow's own slope, and of the sum of up to four weights.
+            // The rounding of the flow's own slope, and of the sum of up to four weights.
             let rounding = weight as f64 / lightest as f64 / (1u64 << 37) as f64 + 1e-9;
             let rate = guarantee.rate.0 as f64;
             assert!(

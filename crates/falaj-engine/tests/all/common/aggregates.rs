@@ -165,8 +165,8 @@ impl Naive {
             // Only the aggregate that is chosen begins a visit.
             let heads: Vec<Option<usize>> = best.iter().map(|&a| self.clone().head(a)).collect();
             match heads.iter().position(|head| head.is_none()) {
-                // A change has removed the packets of its flows; it stays in hand until that is
-                // noticed.
+                // A change has removed the packets of this aggregate's flows; the aggregate stays
+                // in hand until that is noticed.
                 Some(n) => self.in_hand = Some(best[n]),
                 None => return heads.into_iter().flatten().collect(),
             }

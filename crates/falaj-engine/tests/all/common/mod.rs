@@ -283,8 +283,7 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
     }
 }
 
-/// Turns the pipe into one of this kind, with random values for each of its parameters that are
-/// valid together.
+/// Turns the pipe into one of this kind. Its parameters get random values that are valid together.
 pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     for _ in 0..1_000 {
         draw_values(dice, spec, entry);
