@@ -50,8 +50,8 @@ const SHARED: &[&str] = &[
     "/var/tmp",
 ];
 
-/// Files that falaj and its libraries read while a link runs: about the machine's processors,
-/// limits and counters of interfaces, and the libraries that the library of a discipline needs.
+/// Files that falaj and its libraries read while a link runs: those about the machine's processors,
+/// limits and interface counters, and the libraries that a discipline's plug-in needs.
 const READ: &[&str] = &[
     "/proc",
     "/sys/devices/system/cpu",
@@ -167,8 +167,8 @@ impl Confinement {
         self.ports.push(port);
     }
 
-    /// Confines this thread and those that it starts, permanently. If the kernel supports it only
-    /// in part or not at all, prints a note and continues.
+    /// Confines this thread and those that it starts, permanently. If the kernel supports Landlock
+    /// only in part or not at all, prints a note and continues.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses it.
@@ -227,7 +227,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Runs `then` on a confined thread, if the kernel supports it.
+    /// Runs `then` on a confined thread, if the kernel has Landlock.
     fn confined(confinement: Confinement, then: impl FnOnce() + Send + 'static) {
         if let Err(why) = available() {
             eprintln!("left out: {why}");

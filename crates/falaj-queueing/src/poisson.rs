@@ -71,7 +71,7 @@ impl PoissonServer {
         (-low * work).exp()
     }
 
-    /// Loss and wait if no more than `most` packets find room, including the one in service. Exact.
+    /// Exact loss and wait if no more than `most` packets find room, including the one in service.
     ///
     /// The numbers of packets that departing packets leave behind are a Markov chain. Each
     /// probability follows from the earlier ones, because the number passes each level as often

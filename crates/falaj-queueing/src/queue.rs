@@ -146,7 +146,7 @@ impl Queue {
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();
-        // Phases that are never busy are never visited.
+        // Phases in which the queue is never busy are never reached.
         let seen: Vec<(usize, usize)> = (0..n)
             .filter(|&i| self.busy[i] > 0.0)
             .flat_map(|i| (0..m).map(move |j| (i, j)))

@@ -543,7 +543,7 @@ impl Model for Even {
     /// A flow that keeps its weight keeps its start. Other flows keep their debt in bytes. Silent
     /// flows without a debt are removed. WF2Q+ does not examine flows that keep their weight: it
     /// removes such a flow only if flows are added, or the smallest weight reaches another power of
-    /// two. Without that power of two, its unit stays as long as there are packets.
+    /// two. While there are packets, its unit changes only with that power of two.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)

@@ -102,9 +102,9 @@ fn what_arrives_counts_once() {
     }
 }
 
-/// Ott, Kemperman and Mathis (1996), for random loss with probability p: the rate is MSS / RTT 1.31
-/// / sqrt(p), a little more than for losses at equal gaps. The link's 100 Mbit/s are not a limit
-/// here.
+/// Ott, Kemperman and Mathis (1996), for random loss with probability p: the rate is 1.31 MSS /
+/// (RTT sqrt(p)), a little more than for losses at equal gaps. The link's 100 Mbit/s are not a
+/// limit here.
 #[test]
 fn random_loss_limits_reno_as_the_formula_says() {
     let text = "[link.x]\nrate = \"100mbit\"\ndelay = \"50ms\"\nloss = \"0.1%\"\n".to_owned()
