@@ -337,8 +337,8 @@ impl Engine {
 
     /// Lower bound on the due time of the units whose departure is not decided yet, if no unit
     /// arrives: a driver that delivers units may sleep until then. An event that only begins
-    /// another phase of `virtual_links` needs no wakeup. Packets handed to devices ahead of time
-    /// are not included; see [`next_refill`](Engine::next_refill).
+    /// another phase, as in `virtual-links`, needs no wakeup. Packets handed to devices ahead of
+    /// time are not included; see [`next_refill`](Engine::next_refill).
     pub fn next_due(&self) -> Time {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
