@@ -4,7 +4,7 @@ use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
 use super::direction::is_link;
 use super::filter::{self, Filter, Target};
-use super::firewall::{self, Marking};
+use super::firewall::{self, FirewallPath, FirewallRule};
 use super::qdisc::{self, Class, Qdisc};
 use super::stab::Stab;
 use crate::args::{Args, no_equal, no_equal_phrase};
@@ -54,10 +54,9 @@ impl Device {
         })
     }
 
-    /// The rules of iptables that mark packets which leave by this device.
-    pub(super) fn marked_by<'m>(&self, markings: &'m [Marking]) -> Vec<&'m Marking> {
-        let netns = self.netns.as_deref();
-        markings.iter().filter(|marking| marking.concerns(&self.called, netns)).collect()
+    /// The path through rules of iptables of the packets that leave by this device.
+    pub(super) fn firewall<'f>(&self, rules: &'f [FirewallRule]) -> FirewallPath<'f> {
+        FirewallPath::of(rules, &self.called, self.netns.as_deref())
     }
 
     fn root(&self) -> Option<&Node<Qdisc>> {
@@ -160,8 +159,9 @@ pub(super) enum Verb {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Devices {
     pub(super) all: Vec<Device>,
-    /// Rules of iptables that mark packets, in the order in which a packet passes them.
-    pub(super) markings: Vec<Marking>,
+    /// Rules of iptables that mark packets, or lead to other rules; those of a chain are in their
+    /// order.
+    pub(super) firewall: Vec<FirewallRule>,
     /// The namespace in which the current command runs.
     netns: Option<String>,
 }
@@ -196,7 +196,7 @@ impl Devices {
         program: &Word,
         args: &mut Args<'_>,
     ) -> Result<bool, Problem> {
-        firewall::command(program, args, self.netns.clone(), &mut self.markings)
+        firewall::command(program, args, self.netns.clone(), &mut self.firewall)
     }
 
     /// Sets the namespace of the following commands.

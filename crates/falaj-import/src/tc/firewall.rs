@@ -1,30 +1,47 @@
-//! Rules of iptables that mark packets for filters of kind `fw`: rules of the scenario, before all
-//! other rules of their direction.
+//! Rules of iptables that mark packets for filters of kind `fw`, also in chains of their own: rules
+//! of the scenario, before all other rules of their direction.
 
 use super::filter;
 use crate::amounts::whole;
-use crate::args::Args;
-use crate::draft::Table;
+use crate::args::{Args, no_equal_phrase};
+use crate::draft::{Table, inline, quote};
 use crate::lines::Word;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The chains of the table `mangle`, in the order in which a packet that leaves passes them.
+/// The chains of the table `mangle` that packets pass when they leave, in this order.
 const CHAINS: [&str; 4] = ["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING"];
 
-/// A rule that marks packets.
+/// Largest number of rules of a scenario that chains become. Chains that lead to each other can
+/// become many more rules than the script has.
+const MOST: usize = 4096;
+
+/// The target of a rule of iptables: how it treats packets that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Marking {
-    /// Index of the chain in [`CHAINS`].
-    chain: usize,
+enum RuleTarget {
+    /// Sets these bits of the mark to this value, and goes on with the next rule.
+    Mark { mask: u32, value: u32 },
+    /// Goes on with another chain, and then with the next rule.
+    Jump(String),
+    /// Goes on with another chain, and then as if this chain had ended.
+    GoTo(String),
+    /// Goes on as if this chain had ended.
+    Return,
+    /// Goes on as if the outermost chain had ended.
+    Accept,
+}
+
+/// A rule of a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FirewallRule {
+    chain: String,
     /// The version of IP: each has chains of its own.
     version: &'static str,
     /// The match, in the grammar of a scenario's `match`.
-    rule: String,
-    /// The bits of the mark that change, and their new value.
-    mask: u32,
-    value: u32,
+    matches: String,
+    action: RuleTarget,
     /// The device by which the packets leave; `None`: any.
     out: Option<String>,
     /// The network namespace of the rule.
@@ -32,50 +49,221 @@ pub(super) struct Marking {
     pub(super) at: Range<usize>,
 }
 
-impl Marking {
+impl FirewallRule {
     /// Returns true if the two rules are the same, wherever they are in the script.
-    fn is(&self, other: &Marking) -> bool {
-        *self == Marking { at: self.at.clone(), ..other.clone() }
+    fn is(&self, other: &FirewallRule) -> bool {
+        *self == FirewallRule { at: self.at.clone(), ..other.clone() }
     }
 
-    /// The reason if only a part of the packets that leave passes the rule's chain in the kernel.
-    pub(super) fn passed_by_part(&self) -> Option<&'static str> {
-        match CHAINS[self.chain] {
-            "PREROUTING" | "FORWARD" => Some("packets that the host forwards"),
-            "OUTPUT" => Some("packets of the host's own programs"),
-            _ => None,
-        }
+    /// Returns true if the rule sets a mark.
+    pub(super) fn marks(&self) -> bool {
+        matches!(self.action, RuleTarget::Mark { .. })
     }
 
-    /// Returns true if the rule marks packets that leave by this device.
-    pub(super) fn concerns(&self, device: &str, netns: Option<&str>) -> bool {
-        self.netns.as_deref() == netns && self.out.as_ref().is_none_or(|out| out == device)
-    }
-
-    /// The rule in the scenario, for one direction.
-    pub(super) fn table(&self, direction: &str) -> Table {
-        let mut rule = Table::new("[[rule]]", self.at.clone());
-        if self.rule != "any" {
-            rule.text("match", &self.rule);
-        }
-        rule.text("direction", direction);
-        match self.mask {
-            u32::MAX => rule.set("mark", self.value.to_string()),
-            mask => {
-                rule.set("mark", format!("{:#x}", self.value));
-                rule.set("mark-mask", format!("{mask:#x}"));
+    /// Sets the keys of the mark.
+    fn set_mark(&self, table: &mut Table) {
+        match self.action {
+            RuleTarget::Mark { mask: u32::MAX, value } => table.set("mark", value.to_string()),
+            RuleTarget::Mark { mask, value } => {
+                table.set("mark", format!("{value:#x}"));
+                table.set("mark-mask", format!("{mask:#x}"));
             }
+            _ => {}
         }
-        rule.text("to", "pass");
-        rule.text("then", "on");
-        rule
+    }
+
+    /// Returns true if the rule matches all packets of its version of IP.
+    fn takes_all(&self) -> bool {
+        self.matches == self.version
     }
 }
 
-/// Returns true if these rules together can set the bits of `mask` to `value`.
-pub(super) fn can_set(markings: &[&Marking], value: u32, mask: u32) -> bool {
-    let all = markings.iter().fold(0, |all, m| all | m.value & m.mask);
-    value == 0 || value & mask & !all == 0
+/// A rule of a scenario that follows from rules of iptables.
+#[derive(Debug, Clone)]
+enum MarkStep<'a> {
+    Mark(&'a FirewallRule),
+    /// Packets that match go on at the label with this number; without a rule, all packets do.
+    Skip(Option<&'a FirewallRule>, usize),
+}
+
+/// The path of the packets that leave by a device, through the rules that mark them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FirewallPath<'a> {
+    steps: Vec<MarkStep<'a>>,
+    /// The chain behind which, or at whose beginning, each label is, and the index of the step that
+    /// follows.
+    labels: Vec<(String, usize)>,
+    /// The rules of iptables that the path passes.
+    pub(super) rules: Vec<&'a FirewallRule>,
+    /// The reason if only a part of the packets passes a chain in the kernel, and the place of a
+    /// rule of this chain.
+    pub(super) parts: Vec<(Range<usize>, &'static str)>,
+}
+
+impl<'a> FirewallPath<'a> {
+    /// The path through the chains of `rules` for a device.
+    pub(super) fn of(
+        rules: &'a [FirewallRule],
+        device: &str,
+        netns: Option<&str>,
+    ) -> FirewallPath<'a> {
+        let own = |rule: &&FirewallRule| {
+            rule.netns.as_deref() == netns && rule.out.as_ref().is_none_or(|out| out == device)
+        };
+        let own: Vec<&FirewallRule> = rules.iter().filter(own).collect();
+        let mut path = FirewallPath::default();
+        for chain in CHAINS {
+            for version in ["ip", "ip6"] {
+                let own: Vec<&FirewallRule> =
+                    own.iter().copied().filter(|rule| rule.version == version).collect();
+                let before = (path.steps.len(), path.rules.len());
+                let end = path.label(&format!("after {chain}"));
+                path.pass(&own, &mut vec![chain], [end, end]);
+                path.labels[end].1 = path.steps.len();
+                let marks = path.steps[before.0..].iter().find_map(|step| match step {
+                    MarkStep::Mark(rule) => Some(rule.at.clone()),
+                    MarkStep::Skip(..) => None,
+                });
+                match marks.clone().zip(passed_by_part(chain)) {
+                    Some(part) => path.parts.push(part),
+                    None if marks.is_none() => path.forget(before),
+                    None => {}
+                }
+            }
+        }
+        path
+    }
+
+    /// Adds a label, whose place is set later.
+    fn label(&mut self, what: &str) -> usize {
+        self.labels.push((what.to_owned(), 0));
+        self.labels.len() - 1
+    }
+
+    /// Removes all steps and rules after these numbers of them.
+    fn forget(&mut self, (steps, rules): (usize, usize)) {
+        self.steps.truncate(steps);
+        self.rules.truncate(rules);
+    }
+
+    /// Adds the steps of the last of `chains`, to which the chains before it lead. `ends` are the
+    /// labels behind this chain, and behind the outermost one.
+    fn pass(&mut self, own: &[&'a FirewallRule], chains: &mut Vec<&'a str>, ends: [usize; 2]) {
+        let chain = chains.last().copied();
+        for rule in own.iter().copied().filter(|rule| Some(rule.chain.as_str()) == chain) {
+            if self.is_too_long() {
+                return;
+            }
+            let before = (self.steps.len(), self.rules.len());
+            self.rules.push(rule);
+            let (to, leaves) = match &rule.action {
+                RuleTarget::Mark { .. } => {
+                    self.steps.push(MarkStep::Mark(rule));
+                    continue;
+                }
+                RuleTarget::Return | RuleTarget::Accept => {
+                    let end = ends[usize::from(rule.action == RuleTarget::Accept)];
+                    self.steps.push(MarkStep::Skip(Some(rule), end));
+                    continue;
+                }
+                RuleTarget::Jump(to) => (to, false),
+                RuleTarget::GoTo(to) => (to, true),
+            };
+            let [begin, end] = ["", "after "].map(|place| self.label(&format!("{place}{to}")));
+            if !rule.takes_all() {
+                self.steps.extend([MarkStep::Skip(Some(rule), begin), MarkStep::Skip(None, end)]);
+            }
+            let inner = self.steps.len();
+            self.labels[begin].1 = inner;
+            // The kernel refuses chains that lead to themselves.
+            if !chains.contains(&to.as_str()) {
+                chains.push(to);
+                self.pass(own, chains, [if leaves { ends[0] } else { end }, ends[1]]);
+                chains.pop();
+            }
+            // A chain that only returns changes nothing.
+            let changes = self.steps[inner..].iter().any(|step| match step {
+                MarkStep::Mark(_) => true,
+                MarkStep::Skip(_, to) => *to == ends[1],
+            });
+            if leaves {
+                self.steps.push(MarkStep::Skip(None, ends[0]));
+            } else if !changes {
+                self.forget(before);
+            }
+            self.labels[end].1 = self.steps.len();
+        }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.steps.len() > MOST
+    }
+
+    /// The problem of chains that become too many rules.
+    pub(super) fn too_long(&self) -> Option<Problem> {
+        let first = self.rules.first().filter(|_| self.is_too_long())?;
+        let what = format!("chains of iptables that become more than {MOST} rules");
+        let why = "here each chain is written again for each rule that leads to it: let fewer \
+                   rules lead to chains";
+        Some(no_equal_phrase(first.at.clone(), &what, why))
+    }
+
+    /// Returns true if these rules together can set the bits of `mask` to `value`.
+    pub(super) fn can_set(&self, value: u32, mask: u32) -> bool {
+        let all = self.rules.iter().fold(0, |all, rule| match rule.action {
+            RuleTarget::Mark { mask, value } => all | value & mask,
+            _ => all,
+        });
+        value == 0 || value & mask & !all == 0
+    }
+
+    /// The rules of the scenario, for one direction.
+    pub(super) fn tables(&self, direction: &str) -> Vec<Table> {
+        // The names of steps to which others skip; one label may stand behind another.
+        let mut names: BTreeMap<usize, String> = BTreeMap::new();
+        for step in &self.steps {
+            if let MarkStep::Skip(_, label) = step {
+                let (what, place) = &self.labels[*label];
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+                let what = what.replace(|c: char| !is_plain(c), "-");
+                let named = names.len() + 1;
+                names.entry(*place).or_insert_with(|| format!("{direction}-{named}-{what}"));
+            }
+        }
+        let mut tables: Vec<Table> = Vec::new();
+        for (n, step) in self.steps.iter().map(Some).chain([None]).enumerate() {
+            let name = names.get(&n);
+            let rule = match step {
+                Some(MarkStep::Mark(rule)) => Some(*rule),
+                Some(MarkStep::Skip(rule, _)) => *rule,
+                None if name.is_none() => break,
+                None => None,
+            };
+            let mut table = Table::new("[[rule]]", rule.map_or(0..0, |rule| rule.at.clone()));
+            name.iter().for_each(|name| table.text("name", name));
+            rule.iter().for_each(|rule| table.text("match", &rule.matches));
+            table.text("direction", direction);
+            if let Some(MarkStep::Skip(_, label)) = step {
+                let to = &names[&self.labels[*label].1];
+                table.set("to", inline(&[("skip-to", quote(to))]));
+            } else {
+                rule.iter().for_each(|rule| rule.set_mark(&mut table));
+                table.text("to", "pass");
+                table.text("then", "on");
+            }
+            tables.push(table);
+        }
+        tables
+    }
+}
+
+/// The reason if only a part of the packets that leave passes a chain in the kernel.
+fn passed_by_part(chain: &str) -> Option<&'static str> {
+    match chain {
+        "PREROUTING" | "FORWARD" => Some("packets that the host forwards"),
+        "OUTPUT" => Some("packets of the host's own programs"),
+        _ => None,
+    }
 }
 
 /// Returns true if this program is iptables.
@@ -94,7 +282,7 @@ pub(super) fn command(
     program: &Word,
     args: &mut Args<'_>,
     netns: Option<String>,
-    rules: &mut Vec<Marking>,
+    rules: &mut Vec<FirewallRule>,
 ) -> Result<bool, Problem> {
     let at = args.all();
     let mut table = "filter";
@@ -106,7 +294,8 @@ pub(super) fn command(
             "-w" | "--wait" => {
                 args.number();
             }
-            "-A" | "--append" | "-I" | "--insert" | "-D" | "--delete" | "-F" | "--flush" => {
+            "-A" | "--append" | "-I" | "--insert" | "-D" | "--delete" | "-F" | "--flush" | "-N"
+            | "--new-chain" | "-X" | "--delete-chain" => {
                 verb = Some(word);
             }
             _ => words.push(word.clone()),
@@ -114,24 +303,37 @@ pub(super) fn command(
     }
     let (Some(verb), "mangle") = (verb, table) else { return Ok(false) };
     let mut args = Args::new(&words);
-    let chain = args.next();
+    let chain = args.next().map(|chain| chain.text.clone());
     let version = if program.text.contains("ip6tables") { "ip6" } else { "ip" };
-    let known = |chain: &Word| CHAINS.iter().position(|name| *name == chain.text);
-    if matches!(verb.text.as_str(), "-F" | "--flush") {
-        let chain = chain.map(known);
-        rules.retain(|rule| {
-            (rule.version, &rule.netns) != (version, &netns)
-                || chain.is_some_and(|chain| chain != Some(rule.chain))
-        });
-        return Ok(true);
+    match verb.text.as_str() {
+        "-F" | "--flush" => {
+            rules.retain(|rule| {
+                (rule.version, &rule.netns) != (version, &netns)
+                    || chain.as_ref().is_some_and(|chain| *chain != rule.chain)
+            });
+            return Ok(true);
+        }
+        // An empty chain changes nothing, and only an empty one can be deleted.
+        "-N" | "--new-chain" | "-X" | "--delete-chain" => return Ok(true),
+        _ => {}
     }
-    let is_mark = words
-        .windows(2)
-        .any(|pair| ["-j", "--jump"].contains(&&*pair[0].text) && pair[1].text == "MARK");
-    let (Some(name), true) = (chain, is_mark) else { return Ok(false) };
-    let Some(chain) = known(name) else {
-        let why = format!("chains that can be imported: {}", CHAINS.join(", "));
-        return Err(left_out(&name.at, &name.text, &why));
+    let target = words.windows(2).find_map(|pair| {
+        let leaves = match pair[0].text.as_str() {
+            "-j" | "--jump" => false,
+            "-g" | "--goto" => true,
+            _ => return None,
+        };
+        Some((pair[1].text.as_str(), leaves))
+    });
+    let (Some(chain), Some((target, leaves))) = (chain, target) else { return Ok(false) };
+    // Names of targets that are no chains are in capitals, and known to iptables alone.
+    let action = match target {
+        "MARK" => None,
+        "RETURN" => Some(RuleTarget::Return),
+        "ACCEPT" => Some(RuleTarget::Accept),
+        other if OTHERS.contains(&other) => return Ok(false),
+        other if leaves => Some(RuleTarget::GoTo(other.to_owned())),
+        other => Some(RuleTarget::Jump(other.to_owned())),
     };
     if let Some(number) = args.number().filter(|number| number.text != "1") {
         return Err(left_out(
@@ -140,8 +342,17 @@ pub(super) fn command(
             "`-A`, and `-I` without a number or with 1, can be imported",
         ));
     }
-    let (rule, out, mask, value) = marking(&mut args, version)?;
-    let made = Marking { chain, version, rule, mask, value, out, netns, at };
+    let (matches, out, set) = read(&mut args, version)?;
+    let action = match (action, set.filter(|(mask, _)| *mask != 0)) {
+        (Some(action), _) => action,
+        (None, Some((mask, value))) => RuleTarget::Mark { mask, value },
+        (None, None) => {
+            let why = "it changes no bit of the mark: `--set-mark`, `--set-xmark`, `--or-mark` \
+                       and `--and-mark` do";
+            return Err(left_out(&args.all(), "MARK", why));
+        }
+    };
+    let made = FirewallRule { chain, version, matches, action, out, netns, at };
     match verb.text.as_str() {
         "-A" | "--append" => rules.push(made),
         "-I" | "--insert" => rules.insert(0, made),
@@ -151,16 +362,21 @@ pub(super) fn command(
             }
         }
     }
-    // Within a chain, the order is that of the commands.
-    rules.sort_by_key(|rule| rule.chain);
     Ok(true)
 }
 
-/// Reads the matches and the target `MARK`: the match, the device, and the change to the mark.
-fn marking(
-    args: &mut Args<'_>,
-    version: &str,
-) -> Result<(String, Option<String>, u32, u32), Problem> {
+/// Targets of iptables that are no chains, and set no mark of a packet.
+const OTHERS: [&str; 14] = [
+    "DROP", "QUEUE", "NFQUEUE", "LOG", "NFLOG", "ULOG", "TOS", "DSCP", "ECN", "TTL", "HL",
+    "TCPMSS", "CONNMARK", "CLASSIFY",
+];
+
+/// The match of a rule, the device by which packets leave, and the change to the mark: the bits
+/// that change, and their new value.
+type ReadRule = (String, Option<String>, Option<(u32, u32)>);
+
+/// Reads the matches and the target of a rule.
+fn read(args: &mut Args<'_>, version: &str) -> Result<ReadRule, Problem> {
     let (mut terms, mut out, mut set) = (Vec::new(), None, None);
     let (mut has_address, mut extension) = (false, "");
     while let Some(word) = args.next() {
@@ -197,6 +413,7 @@ fn marking(
                 format!("dport {}", ports(value()?))
             }
             "--dscp" => format!("dscp {}", whole(value()?)?),
+            "--tos" => format!("tos {}", type_of_service(&value()?.text)),
             "--dscp-class" => format!("dscp {}", value()?.text.to_ascii_lowercase()),
             "--length" => format!("length {}", value()?.text.replace(':', "-")),
             "--mark" if extension == "mark" => format!("mark {}", value()?.text),
@@ -204,7 +421,7 @@ fn marking(
                 out = Some(value()?.text.clone());
                 continue;
             }
-            "-j" | "--jump" if !not => {
+            "-j" | "--jump" | "-g" | "--goto" if !not => {
                 value()?;
                 continue;
             }
@@ -216,25 +433,35 @@ fn marking(
                 continue;
             }
             _ => {
-                let why = "a rule can match the protocol, addresses, ports, DSCP, length and mark \
-                           of packets, and the device by which they leave, `-o`";
+                let why = "a rule can match the protocol, addresses, ports, DSCP, TOS, length and \
+                           mark of packets, and the device by which they leave, `-o`";
                 return Err(left_out(&option.at, &option.text, why));
             }
         };
         terms.push(if not { format!("not {term}") } else { term });
     }
-    let Some((mask, value)) = set.filter(|(mask, _)| *mask != 0) else {
-        let why = "it changes no bit of the mark: `--set-mark`, `--set-xmark`, `--or-mark` and \
-                   `--and-mark` do";
-        return Err(left_out(&args.all(), "MARK", why));
-    };
     if !has_address {
         terms.insert(0, version.to_owned());
     }
     let rule = terms.join(" ");
     match falaj_scenario::parse_match(&rule) {
-        Ok(_) => Ok((rule, out, mask, value)),
-        Err(error) => Err(left_out(&args.all(), "MARK", &error.what)),
+        Ok(_) => Ok((rule, out, set)),
+        Err(error) => Err(left_out(&args.all(), &rule, &error.what)),
+    }
+}
+
+/// The value and the mask of `--tos`, which also has names for values of the bits 0x3f.
+fn type_of_service(text: &str) -> String {
+    const NAMES: [(&str, u8); 5] = [
+        ("minimize-delay", 0x10),
+        ("maximize-throughput", 0x08),
+        ("maximize-reliability", 0x04),
+        ("minimize-cost", 0x02),
+        ("normal-service", 0x00),
+    ];
+    match NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
+        Some((_, value)) => format!("{value:#04x}/0x3f"),
+        None => text.to_owned(),
     }
 }
 

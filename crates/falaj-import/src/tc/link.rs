@@ -6,7 +6,7 @@ use super::device::Node;
 use super::device::{Device, Devices};
 use super::direction::{Below, Direction, Way, is_link};
 use super::filter::{Filter, Marked, Target};
-use super::firewall::{self, Marking};
+use super::firewall::FirewallPath;
 use super::police;
 use super::qdisc::Qdisc;
 use super::tree::both;
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Makes a link for each device, except for devices to which others redirect packets.
 pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
-    let mut used = Vec::new();
+    let (mut used, mut parts) = (Vec::new(), Vec::new());
     let mut devices = devices.clone();
     for device in &mut devices.all {
         let marked = police::mark(&mut device.incoming).and(police::mark(&mut device.filters));
@@ -66,12 +66,14 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
             }
             // Packets that are redirected on arrival have not passed the firewall yet.
             let passed = direction == "up" || down == Some(of.name.as_str());
-            let markings = of.marked_by(&devices.markings);
-            let markings: Vec<&Marking> = markings.into_iter().filter(|_| passed).collect();
-            problems.extend(unmarked(&of.filters, &markings));
+            let path =
+                if passed { of.firewall(&devices.firewall) } else { FirewallPath::default() };
+            problems.extend(unmarked(&of.filters, &path));
             if of.filters.iter().any(|filter| filter.marks.is_some()) {
-                used.extend(markings.iter().map(|marking| marking.at.clone()));
-                ways.markings = markings;
+                problems.extend(path.too_long());
+                used.extend(path.rules.iter().map(|rule| rule.at.clone()));
+                parts.extend(path.parts.iter().cloned());
+                ways.firewall = path;
             }
             let header = format!("link.{}.{direction}", key(&device.name));
             let mut made = Direction::new(of, header, at(of), host.rate);
@@ -95,23 +97,28 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                        each device separately";
             problems.push(no_equal_phrase(at, what, why));
         }
-        problems.extend(unmarked(&device.incoming, &[]));
+        problems.extend(unmarked(&device.incoming, &FirewallPath::default()));
         draft.tables.extend(rules(&device.name, ways));
     }
-    let mut part = None;
-    for marking in &devices.markings {
-        if !used.contains(&marking.at) {
-            let what = "this rule of iptables was left out: no filter of kind `fw` reads its mark";
-            problems.push(Problem::warning(marking.at.clone(), what));
-        } else if let Some(packets) = marking.passed_by_part() {
-            if *part.get_or_insert(packets) != packets {
-                let why = "a packet is forwarded, or is one of the host's own, and passes only \
-                           the chains of its kind: mark packets in POSTROUTING, which all pass";
-                problems.push(no_equal_phrase(marking.at.clone(), "this chain beside those", why));
-            } else {
-                let what = format!("in the kernel only {packets} pass this chain; here all do");
-                problems.push(Problem::warning(marking.at.clone(), what));
-            }
+    for rule in devices.firewall.iter().filter(|rule| !used.contains(&rule.at)) {
+        let what = if rule.marks() {
+            "this rule of iptables was left out: no filter of kind `fw` reads its mark, or no rule \
+             leads to its chain"
+        } else {
+            "this rule of iptables was left out: it leads to no rule whose mark a filter of kind \
+             `fw` reads"
+        };
+        problems.push(Problem::warning(rule.at.clone(), what));
+    }
+    let first = parts.first().map(|(_, packets)| *packets);
+    for (at, packets) in parts {
+        if Some(packets) == first {
+            let what = format!("in the kernel only {packets} pass this chain; here all do");
+            problems.push(Problem::warning(at, what));
+        } else {
+            let why = "a packet is forwarded, or is one of the host's own, and passes only the \
+                       chains of its kind: mark packets in POSTROUTING, which all pass";
+            problems.push(no_equal_phrase(at, "this chain beside those", why));
         }
     }
     draft
@@ -154,8 +161,8 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
 
 /// The paths of the packets of one direction.
 struct PacketPaths<'a> {
-    /// Rules of the firewall that mark packets, in the order in which packets pass them.
-    markings: Vec<&'a Marking>,
+    /// The path through the rules of the firewall that mark packets.
+    firewall: FirewallPath<'a>,
     /// Filters, some with policers, in the order in which they are tried; and the layer whose bytes
     /// count.
     policed: Vec<(Vec<&'a Filter>, &'static str)>,
@@ -181,7 +188,7 @@ impl<'a> PacketPaths<'a> {
     fn of_all() -> PacketPaths<'a> {
         let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
         PacketPaths {
-            markings: Vec::new(),
+            firewall: FirewallPath::default(),
             policed: Vec::new(),
             segments,
             drops: Vec::new(),
@@ -234,7 +241,7 @@ impl<'a> PacketPaths<'a> {
             .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
             .or(policer)
             .map(|at| (at, "a link for a part of the packets"))
-            .or(self.markings.first().map(|marking| (marking.at.clone(), "a mark of the firewall")))
+            .or(self.firewall.rules.first().map(|rule| (rule.at.clone(), "a mark of the firewall")))
     }
 
     /// The classes that rules must distinguish: matches, link before, and place in the script.
@@ -273,7 +280,7 @@ fn rules(device: &str, ways: [PacketPaths<'_>; 2]) -> Vec<Table> {
     // Directions in which a rule matches all packets.
     let mut whole = [false; 2];
     for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
-        rules.extend(ways.markings.iter().map(|marking| marking.table(direction)));
+        rules.extend(ways.firewall.tables(direction));
         for (filters, layer) in &ways.policed {
             let next = format!("conforming-{}", named.len() + 1);
             let mut policers = police::rules(filters, direction, layer, &next);
@@ -343,11 +350,11 @@ fn rules(device: &str, ways: [PacketPaths<'_>; 2]) -> Vec<Table> {
 }
 
 /// The warnings for filters that match marks which none of these rules sets.
-fn unmarked(filters: &[Filter], markings: &[&Marking]) -> Vec<Problem> {
+fn unmarked(filters: &[Filter], path: &FirewallPath<'_>) -> Vec<Problem> {
     filters
         .iter()
         .filter_map(|filter| filter.marks.as_ref())
-        .filter(|marks| !firewall::can_set(markings, marks.value, marks.mask))
+        .filter(|marks| !path.can_set(marks.value, marks.mask))
         .map(Marked::is_set_by_none)
         .collect()
 }

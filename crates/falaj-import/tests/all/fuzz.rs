@@ -36,7 +36,7 @@ pub(crate) const TARGETS: [Target; 3] = [
     (
         "tc",
         of_tc,
-        "tc qdisc add dev e|tc class add dev e|tc filter add dev e|\n|root|parent|handle|1:|1:1|1:10|2:|10:|classid|flowid|netem|tbf|htb|hfsc|prio|drr|qfq|ets|cbs|red|codel|pie|fq_codel|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|pfifo|pfifo_fast|delay|10ms|1ms|loss|1%|rate|1mbit|8mbit|burst|10k|limit|1000|100k|ceil|sc|rt|ls|ul|m1|d|m2|umax|dmax|1500b|default|10|quantum|weight|bands|3|strict|quanta|avpkt|min|max|ecn|target|interval|u32 match ip dport 80 0xffff|matchall|idleslope|sendslope|-5000|slot|reorder|gap|distribution|normal|state|gemodel|overhead|mpu|0|;|'|$x|\\",
+        "tc qdisc add dev e|tc class add dev e|tc filter add dev e|iptables -t mangle -A|POSTROUTING|QOS|-j MARK --set-mark 1|-j|-g|RETURN|1 fw|\n|root|parent|handle|1:|1:1|1:10|2:|10:|classid|flowid|netem|tbf|htb|hfsc|prio|drr|qfq|ets|cbs|red|codel|pie|fq_codel|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|pfifo|pfifo_fast|delay|10ms|1ms|loss|1%|rate|1mbit|8mbit|burst|10k|limit|1000|100k|ceil|sc|rt|ls|ul|m1|d|m2|umax|dmax|1500b|default|10|quantum|weight|bands|3|strict|quanta|avpkt|min|max|ecn|target|interval|u32 match ip dport 80 0xffff|matchall|idleslope|sendslope|-5000|slot|reorder|gap|distribution|normal|state|gemodel|overhead|mpu|0|;|'|$x|\\",
     ),
     (
         "ipfw",

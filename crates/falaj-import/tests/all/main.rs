@@ -2,6 +2,7 @@
 
 mod conformance;
 mod every_message;
+mod firewall;
 mod fuzz;
 mod ipfw;
 mod lists;

@@ -2400,6 +2400,102 @@ fn a_name_may_have_what_no_comment_has() {
     assert!(refused.problems()[0].title.contains("cannot be the name of a link"), "{refused}");
 }
 
+/// Chains of iptables become rules that packets skip to.
+#[test]
+fn chains_of_iptables() {
+    becomes(
+        "iptables -t mangle -N QOS_MARK_ge0\n\
+         iptables -t mangle -A QOS_MARK_ge0 -j MARK --set-mark 0x2/0xff\n\
+         iptables -t mangle -A QOS_MARK_ge0 -m dscp --dscp-class CS1 -j MARK --set-mark 0x3/0xff\n\
+         iptables -t mangle -A QOS_MARK_ge0 -m tos --tos Minimize-Delay -j RETURN\n\
+         iptables -t mangle -A QOS_MARK_ge0 -p udp -j EMPTY\n\
+         iptables -t mangle -A POSTROUTING -o ge0 -m mark --mark 0x00/0xff -g QOS_MARK_ge0\n\
+         iptables -t mangle -A POSTROUTING -o ge0 -p tcp -j MARK --set-mark 0x2/0xff\n\
+         tc qdisc add dev ge0 root handle 1: htb default 12\n\
+         tc class add dev ge0 parent 1: classid 1:12 htb rate 2mbit\n\
+         tc class add dev ge0 parent 1: classid 1:13 htb rate 1mbit\n\
+         tc filter add dev ge0 parent 1: handle 0x2/0xff fw flowid 1:12\n\
+         tc filter add dev ge0 parent 1: handle 0x3/0xff fw flowid 1:13",
+        expect![[r##"
+            # note: 5: this rule of iptables was left out: it leads to no rule whose mark a filter of kind `fw` reads
+            # note: 8: the rate of ge0 is unknown, and taken as 1000gbit: classes without a limit of their own never wait
+            # packets that ge0 sends go up
+            [link.ge0]
+            rate = "unlimited"
+
+            # tc qdisc add dev ge0 root handle 1: htb default 12
+            [link.ge0.up]
+            rate = "1000gbit"
+            scheduler = { kind = "htb" }
+
+            [link.ge0.up.flow.1-13]
+            match = "mark 0x3/0xff"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            [link.ge0.up.flow.1-12]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [[rule]]
+            match = "ip mark 0x00/0xff"
+            direction = "up"
+            to = { skip-to = "up-1-QOS_MARK_ge0" }
+
+            [[rule]]
+            direction = "up"
+            to = { skip-to = "up-2-after-QOS_MARK_ge0" }
+
+            [[rule]]
+            name = "up-1-QOS_MARK_ge0"
+            match = "ip"
+            direction = "up"
+            mark = 0x2
+            mark-mask = 0xff
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            match = "ip dscp cs1"
+            direction = "up"
+            mark = 0x3
+            mark-mask = 0xff
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            match = "ip tos 0x10/0x3f"
+            direction = "up"
+            to = { skip-to = "up-3-after-POSTROUTING" }
+
+            [[rule]]
+            direction = "up"
+            to = { skip-to = "up-3-after-POSTROUTING" }
+
+            [[rule]]
+            name = "up-2-after-QOS_MARK_ge0"
+            match = "ip tcp"
+            direction = "up"
+            mark = 0x2
+            mark-mask = 0xff
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            name = "up-3-after-POSTROUTING"
+            direction = "up"
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            to = "ge0"
+        "##]],
+    );
+}
+
 /// Rules of iptables that mark packets are imported for filters that read marks; a note names each
 /// rule that is left out.
 #[test]
@@ -2425,14 +2521,14 @@ fn iptables_marks_packets_for_filters() {
          tc filter add dev e parent 1: handle 0x40 fw flowid 1:10",
         expect![[r##"
             # note: 4: in the kernel only packets of the host's own programs pass this chain; here all do
-            # note: 5: this rule of iptables was left out: no filter of kind `fw` reads its mark
+            # note: 5: this rule of iptables was left out: no filter of kind `fw` reads its mark, or no rule leads to its chain
             # note: 6: this rule of iptables was left out, because of `-i`
             # note: 7: this rule of iptables was left out, because of `--xor-mark`
             # note: 8: this rule of iptables was left out, because of `MARK`
-            # note: 9: this rule of iptables was left out, because of `QOS`
+            # note: 9: this rule of iptables was left out: no filter of kind `fw` reads its mark, or no rule leads to its chain
             # note: 10: this rule of iptables was left out, because of `3`
             # note: 11: this rule of iptables was left out, because of `10.0.0.0/255.0.255.0`
-            # note: 12: this rule of iptables was left out, because of `MARK`
+            # note: 12: this rule of iptables was left out, because of `ip tcp dport ssh`
             # note: 13: `iptables` is not a command of tc, and was left out
             # note: 14: the rate of e is unknown, and taken as 1000gbit: classes without a limit of their own never wait
             # note: 18: no rule sets the mark 64, so this filter matches no packet; with tc the firewall sets marks, in falaj a rule does

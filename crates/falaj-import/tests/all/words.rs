@@ -66,6 +66,12 @@ const TC: &[&str] = &[
      iptables -t mangle -I POSTROUTING -j MARK --or-mark 0x100\n\
      iptables -t mangle -A OUTPUT -p tcp -j MARK --set-mark 9\n\
      iptables -t mangle -D OUTPUT -p tcp -j MARK --set-mark 9\n\
+     iptables -t mangle -A OUTPUT -s 10.0.0.0/8 -j QOS\n\
+     iptables -t mangle -A QOS -m tos --tos 0x10/0x1c -j RETURN\n\
+     iptables -t mangle -A QOS -p tcp -g QOS2\n\
+     iptables -t mangle -A QOS -j MARK --or-mark 1\n\
+     iptables -t mangle -A QOS2 -p tcp --dport 22 -j ACCEPT\n\
+     iptables -t mangle -A QOS2 -j MARK --or-mark 2\n\
      tc qdisc add dev a root handle 1: htb default 10\n\
      tc class add dev a parent 1: classid 1:10 htb rate 1mbit\n\
      tc class add dev a parent 1: classid 1:20 htb rate 1mbit\n\
@@ -121,6 +127,7 @@ const IDLE: &[(&str, &str)] = &[
     ("-m length", "the option after it says so"),
     ("-m mark", "the option after it says so"),
     ("-m dscp", "the option after it says so"),
+    ("-m tos", "the option after it says so"),
     ("-o a", "packets leave by this device"),
 ];
 
