@@ -14,8 +14,8 @@ fn present(option: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(former, _)| *former == option).map(|(_, present)| *present)
 }
 
-/// Returns a one-sentence message for a parse error. Returns `None` if clap's own text is the
-/// answer, as for `--help`.
+/// Returns a one-sentence message for a parse error. Returns `None` if clap's own text is to be
+/// printed, as for `--help`.
 pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) -> Option<String> {
     command.build();
     let command = innermost(&command, words);
@@ -58,7 +58,8 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             near(ContextKind::SuggestedValue),
             listed(&allowed)
         ),
-        // In other cases clap took the next option, or the `--` before a command, as the value.
+        // The value is `--` or another option if an option's value is missing: clap took the next
+        // word as the value.
         ErrorKind::ValueValidation if value != "--" && find(command, &value).is_none() => {
             format!("{} {value}: {}", option(argument), refusal(&value, error))
         }

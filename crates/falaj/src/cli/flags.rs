@@ -143,8 +143,8 @@ macro_rules! flags {
         }
 
         impl $name {
-            /// Reads the trace. It is an error if a flag of the same direction sets one of its
-            /// keys.
+            /// Reads the trace. It is an error if a flag of the same direction sets a key that the
+            /// trace sets.
             fn read_trace(&self) -> Result<Option<LinkTrace>> {
                 let Some(path) = &self.trace else { return Ok(None) };
                 let option = concat!("--", $prefix, "trace");
@@ -225,8 +225,8 @@ impl Flags {
         }
         let mut text = self.text(mtu, &traces, [None; 2]);
         if traces.all().any(|(_, trace)| sets_delay(trace)) {
-            // The default limit of a queue depends on the delay; it is to stay the same all the
-            // time, for the longest delay.
+            // The default limit of a queue depends on the delay. The limit is that for the trace's
+            // longest delay, so that it does not change during the run.
             let link = read(&text)?.0.links.into_iter().next();
             let limits = link.map(|link| {
                 let fixed = self.fixed_delays(&traces);
@@ -247,8 +247,8 @@ impl Flags {
         Ok((scenario, text))
     }
 
-    /// For each direction, returns true if its own flags set a delay that stays the same: they
-    /// precede the trace of both directions.
+    /// For each direction, returns true if its own flags set a constant delay. These flags take
+    /// precedence over the trace of both directions.
     fn fixed_delays(&self, traces: &Traces) -> [bool; 2] {
         let flags = [(&self.up.delay, &self.up.preset), (&self.down.delay, &self.down.preset)];
         let mut fixed = [false; 2];
@@ -308,14 +308,14 @@ impl Flags {
     }
 }
 
-/// The traces of a link: for both directions, and for each.
+/// The traces of a link: one for both directions, and one for each direction.
 struct Traces {
     both: Option<LinkTrace>,
     ways: [Option<LinkTrace>; 2],
 }
 
 impl Traces {
-    /// Returns each trace with the name of its table.
+    /// Returns each trace with the name of the scenario's table that it changes.
     fn all(&self) -> impl Iterator<Item = (String, &LinkTrace)> {
         let [up, down] = &self.ways;
         let tables = [("", &self.both), (".up", up), (".down", down)];
@@ -329,8 +329,8 @@ impl Traces {
         own.or_else(|| self.both.as_ref()?.longest_delay())
     }
 
-    /// Names the options of the traces in the error of a schedule with too many changes. Only
-    /// traces that repeat after different times have such a schedule.
+    /// Replaces the error for a schedule with too many changes by one that names the options of the
+    /// traces. Only traces that repeat after different times make so long a schedule.
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         let too_many = format!("more than {CHANGES_MAX} changes");
         if self.all().next().is_none() || !error.to_string().starts_with(&too_many) {

@@ -114,7 +114,8 @@ mod tests {
         );
         is(&format!("falaj --trace {packets} --rtt 8ms"), &[(0, [4, 4])]);
 
-        // The limit of the queue is that of the longest delay, 100 ms at 6 Mbit/s, in each phase.
+        // Before and after each change, the limit of the queue is that for the longest delay: 100
+        // ms at 6 Mbit/s.
         let limit = |scenario: &Scenario| scenario.links[0].up.pipe.setup.flows[0].limit;
         let (scenario, text) = read(&format!("falaj --trace {all}"));
         assert!(text.contains("queue = \"75000B\"\n"), "{text}");
@@ -123,8 +124,8 @@ mod tests {
         let (_, text) = read(&format!("falaj --trace {all} --queue 9p --up-delay 1ms"));
         assert!(!text.contains("000B\""), "{text}");
 
-        // The preset of a direction precedes the delays of the trace of both: its queue holds two
-        // delays of 260 ms at 3 Mbit/s.
+        // The preset of one direction takes precedence over the delays of a trace of both: its
+        // queue holds the packets of two delays of 260 ms at 3 Mbit/s.
         let up = |options: &str| limit(&read(&format!("falaj --up-preset geo {options}")).0);
         assert_eq!(up("--delay 5ms"), Limit::Bytes(195_000));
         assert_eq!(up(&format!("--trace {delays}")), Limit::Bytes(195_000));

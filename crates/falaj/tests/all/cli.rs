@@ -708,8 +708,8 @@ fn a_proposal_keeps_its_word() {
     let cases = [
         (TENANTS, r#"rate = "50mbit""#, "phase"),
         (TENANTS, r#"delay = "5ms""#, "phase"),
-        // Longer phases help only until a whole queue fits into one; a phase of exactly that length
-        // meets this requirement.
+        // A longer phase shortens the delay only until a whole queue fits into one phase; a phase
+        // of exactly that length meets this requirement.
         (TENANTS, r#"delay = "3.6ms""#, "phase"),
         (TENANTS, r#"rate = "60mbit", delay = "4ms""#, "phase"),
         (&drr, r#"rate = "80mbit""#, "quantum"),
@@ -845,7 +845,7 @@ fn a_need_may_come_from_the_command_line() {
         "REFUSED b: needs a delay of at most 3ms, is guaranteed 5.59 ms; `queue = \"9p\"` would"
     ));
     assert!(!ran.out.contains("REFUSED a"), "{}", ran.out);
-    // A queue of nine packets meets the requirement, ten do not.
+    // A queue of nine packets meets the requirement, a queue of ten does not.
     let queue = |n: &str| {
         falaj(&["plan", tenants, "--requires", "b.delay=3ms", "--what-if", &format!("b.queue={n}")])
             .status
@@ -1855,8 +1855,8 @@ fn the_picture_of_the_curves_is_up_to_date() {
     );
 }
 
-/// Plans a link that loses packets and varies their delays, also with ATM cells, and with a token
-/// bucket; and simulates the first of them.
+/// Plans a link that loses packets and varies their delays, and simulates it. Plans a link that
+/// counts ATM cells, and a link with a token bucket.
 #[test]
 fn what_a_link_does_to_packets_is_said() {
     let radio =

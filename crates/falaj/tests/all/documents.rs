@@ -213,8 +213,8 @@ fn front_pages_name_each_module() {
     assert!(pages > 3, "{pages} name their modules");
 }
 
-/// Checks the settings that confine the service in the systemd unit. All its capabilities were
-/// measured to be necessary: without any one of them, an adapter's port is refused.
+/// Checks the settings that confine the service in the systemd unit. Each capability of the unit is
+/// necessary: measurements showed that without any one of them an adapter's port is refused.
 #[test]
 fn the_unit_for_systemd_confines_the_service() {
     let unit = read("examples/systemd/falaj.service");

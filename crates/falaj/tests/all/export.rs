@@ -118,7 +118,8 @@ fn a_capture_of_a_simulation_is_decided_alike() {
     );
 }
 
-/// The table of the replay of a simulation's capture has the lines of the simulation's table.
+/// A simulation writes a capture and a table of its packets. A replay of the capture writes a table
+/// with the same lines.
 #[test]
 fn each_packet_of_a_replay_is_a_line() {
     let both = ["--packets", "alike.pcapng", "--packets", "simulated.csv"];
@@ -145,7 +146,8 @@ fn each_packet_of_a_replay_is_a_line() {
     assert!(refused.err.contains("`*.csv` or `*.parquet`"), "{}", refused.err);
 }
 
-/// A capture of Ethernet frames with IPv4 packets of 1,000 B, at these times in microseconds.
+/// Writes a capture of Ethernet frames with IPv4 packets of 1,000 B, at these times in
+/// microseconds.
 fn capture(name: &str, at: &[u32]) {
     let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 3, 0xe8]].concat();
     frame.resize(1_014, 0);
@@ -156,7 +158,8 @@ fn capture(name: &str, at: &[u32]) {
     std::fs::write(directory().join(name), [&header[..], &packets].concat()).expect("written");
 }
 
-/// Number, link and end of each line of a replay's table.
+/// Replays a capture, and returns number, link and end of transmission from each line of the
+/// replay's table.
 fn ends(scenario: &str, capture: &str, table: &str) -> Vec<String> {
     let ran = falaj(&["sim", scenario, "--replay", capture, "--packets", table]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -175,7 +178,8 @@ fn a_packet_on_the_wire_ends_at_the_new_rate() {
     let change = "[[change]]\nat = \"500us\"\nset = { \"x.rate\" = \"16mbit\" }\n";
     let one = format!("[link.x]\n{link}{change}");
     capture("two.pcap", &[0, 0]);
-    // 500 B take 500 us, the other 500 B 250 us, and the second packet 500 us.
+    // The first 500 B of the first packet take 500 us, its other 500 B take 250 us, and the second
+    // packet takes 500 us.
     let table = ends(file("corrected.toml", &one), "two.pcap", "corrected.csv");
     assert_eq!(table, ["0 x 750000", "1 x 1250000"]);
     let path = format!(
@@ -285,8 +289,8 @@ fn names_that_say_nothing_are_refused() {
 }
 
 /// Three constant-rate flows pass two links with a queue of one packet, in which the newest packet
-/// replaces the queued one. The recorded arrival of a packet at the first link is when its source
-/// sent it, whatever happens to it later.
+/// replaces the queued one. The recorded arrival of a packet at the first link is the instant at
+/// which its source sent it, even if the packet is dropped later.
 #[test]
 fn what_is_dropped_from_a_queue_keeps_its_arrival() {
     let link = |name: &str| {

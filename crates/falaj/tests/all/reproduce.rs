@@ -77,8 +77,9 @@ fn commands_of_dummynet_do_what_the_talk_says() {
     assert_eq!(at(120.0), 0.0);
 }
 
-/// A cell's rates are reproduced. Its row of the table is a scenario that `sim` reads, and in that
-/// simulation the first connection has the rate of the reproduction's first run.
+/// The rates of one cell of the grid are reproduced. `--scenario` prints the cell's row of the
+/// table as a scenario, which `sim` reads. In that simulation the first connection has the same
+/// rate as in the reproduction's first run.
 #[test]
 fn a_shared_link_is_reproduced_and_can_be_simulated() {
     let name = "10mbit-dualpi2-cubic20-cubic20";

@@ -39,8 +39,8 @@ pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int
         OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))
     };
     let on: libc::c_int = 1;
-    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls,
-    // with their own lengths.
+    // SAFETY: all zeroes are a valid sockaddr_ll. The address and the option's value outlive the
+    // calls, and each is passed with its own length.
     unsafe {
         let mut at: libc::sockaddr_ll = std::mem::zeroed();
         at.sll_family = libc::AF_PACKET as u16;

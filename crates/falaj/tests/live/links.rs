@@ -1062,7 +1062,7 @@ fn doctor(_: &Users) {
         "{json}"
     );
     assert!(floor("release_error_p50_ns") <= floor("release_error_p99_ns"), "{json}");
-    // Any lower value means that no network was measured.
+    // A lower value would mean that the measurement had failed.
     assert!(
         floor("delivered_per_s") > 1e3
             && floor("packets_per_s") > 1e3
@@ -1352,7 +1352,8 @@ replications = 2
 
 fn ruled(_: &Users) {
     const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_net_namespaces";
-    // No rule leads to the second link alone with certainty, and the message gives the cure.
+    // No rule sends every packet that it matches to the second link alone, and the message gives
+    // the cure.
     let words = ["traffic", file("ruled.toml", RULED), "--duration", "500ms", "--json"];
     let ran = falaj(&words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
@@ -1380,8 +1381,8 @@ fn ruled(_: &Users) {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let json = ran.json();
         assert_eq!(json["over"], over);
-        // Each source sends 125 packets. Two sources start with the first link, in the up
-        // direction.
+        // Each source sends 125 packets. The packets of two sources pass the first link first, in
+        // the up direction.
         let up = flow(&json["flows"], "first.all up");
         let sent = number(&up["sent"]);
         assert!((200.0..=250.0).contains(&sent) && number(&up["received"]) >= 0.9 * sent, "{json}");
@@ -1490,7 +1491,7 @@ fn section_ii_b(_: &Users) {
         let slept = count("voluntary_switches");
         assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
         // Under light load the link is idle between two packets, and asleep when one arrives. Under
-        // the others a host that is slow or busy has no time to sleep.
+        // the other loads, the link on a slow or busy host has no time to sleep.
         if o["load"] == "light" {
             assert!(slept > 0.0 && count("woken_by_packet") > 0.0, "{o}");
             assert!(count("woken_by_timer") > 0.0 || o["paced_by"] != "device", "{o}");
@@ -1503,7 +1504,7 @@ fn section_ii_b(_: &Users) {
             "each packet that the link sent was handed over: {o}"
         );
         for t in tenants {
-            // Transmitted packets are not dropped before the wire.
+            // Every packet that the link transmitted was received: none was dropped after the link.
             assert_eq!(t["received"], t["measured"]["packets"], "{o}");
             let [simulated, measured] =
                 ["simulated", "measured"].map(|way| number(&t[way]["rate"]));

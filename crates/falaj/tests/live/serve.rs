@@ -1371,8 +1371,8 @@ fn addresses_within() {
     service.end();
 }
 
-/// Returns the longest gap between packets sent two hundred times a second, from now until they
-/// arrive steadily again.
+/// Returns the longest gap between arrivals, from now until packets arrive steadily again; they are
+/// sent two hundred times a second.
 fn interruption(heard: &dyn Fn() -> u64) -> Duration {
     let began = Instant::now();
     let (mut last, mut count, mut steady, mut longest) = (began, heard(), 0, Duration::ZERO);

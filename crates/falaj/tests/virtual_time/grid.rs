@@ -40,8 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 const RATE: Rate = Rate(20_000_000);
 /// Largest packet, in bytes as the link counts them.
 const LARGEST: u32 = 1514;
-/// Largest allowed lateness of 99 of 100 packets of a flow, in nanoseconds: in 9 of 10 flows, and
-/// in all. In some flows most packets are due just as the next one is sent.
+/// Largest allowed 99th percentile of a flow's lateness, in nanoseconds: for 9 of 10 flows, and for
+/// all flows. In some flows most packets are due just when their source sends the next packet.
 const LATE: [u64; 2] = [1_000, 1_600];
 /// Longest time to deliver one packet, in nanoseconds.
 const HANDING: u64 = 1_400;

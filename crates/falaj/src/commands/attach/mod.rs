@@ -108,7 +108,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Returns an error if the target is the interface that carries this SSH session: a slow link there
-/// would slow down the user's only way to remove it.
+/// would slow down the session, by which alone the user can remove the link.
 fn ssh_stays(target: &Target) -> Result<()> {
     let Ok(connection) = std::env::var("SSH_CONNECTION") else { return Ok(()) };
     let address = connection.split(' ').nth(2).and_then(|address| address.parse::<IpAddr>().ok());

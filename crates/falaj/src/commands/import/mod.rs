@@ -145,7 +145,8 @@ impl Script<'_> {
     }
 
     /// Without arguments, imports the text directly. With arguments, or if only a shell can expand
-    /// the text and it may run, runs it in the sandbox and imports the commands that it ran.
+    /// the text and the script may run, runs the script in the sandbox and imports the commands
+    /// that it executed.
     fn import(
         self,
         import: impl Fn(&str, &str) -> Result<Imported, Diagnostics>,

@@ -29,7 +29,7 @@ const NOBODY: u32 = 65534;
 pub(super) struct Recorded {
     /// The commands, one per line. An endless script ends with an endless pause.
     pub(super) commands: String,
-    /// True if the script was ended at its last pause.
+    /// True if the script was ended because it reached the last allowed pause ([`PAUSES`]).
     pub(super) is_endless: bool,
     /// The status of a script that failed, and its first message.
     pub(super) failed: Option<(i32, String)>,
@@ -38,7 +38,8 @@ pub(super) struct Recorded {
 /// Runs a script with these arguments.
 ///
 /// # Errors
-/// The sandbox cannot be made, or the script neither ends within 10 s nor reaches its last pause.
+/// The sandbox cannot be made, or the script neither ends nor reaches its last allowed pause within
+/// 10 s.
 pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
     let sandbox = |user: Option<u32>| {
         let mut sandbox = Command::new("unshare");
@@ -66,7 +67,8 @@ pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
     }
     let mut sandbox = started.context("cannot run `unshare` of util-linux")?;
     let mut input = sandbox.stdin.take().context("no pipe")?;
-    // A sandbox that cannot be made does not read the script; its message follows.
+    // If the sandbox cannot be made, it does not read the script, and writing fails; its error
+    // message is read below.
     let _ = input.write_all(script.as_bytes());
     drop(input);
     let output = sandbox.wait_with_output()?;

@@ -47,7 +47,7 @@ done
 printf '%s\n' "${line# }" >> /record/commands
 case ${0##*/} in
     sleep | usleep)
-        # A script that never ends stops at this number of pauses.
+        # A script that never ends is killed at this number of pauses.
         echo >> /record/pauses
         if [ "$(/usr/bin/wc -l < /record/pauses)" -ge 1000 ]; then
             kill -KILL -1

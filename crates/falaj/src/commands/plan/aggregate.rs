@@ -208,8 +208,8 @@ fn time(seconds: f64) -> String {
 }
 
 impl Args {
-    /// Returns the streams of batches, first those towards the virtual machines; and the number of
-    /// groups of streams, from the first one on, whose delays count. With `--guest`, the values
+    /// Returns the streams of batches, first those towards the virtual machines. Also returns a
+    /// number: the delays of this many first groups of streams count. With `--guest`, the values
     /// `vms`, `rate` and `back` are not used.
     fn streams(&self, vms: usize, rate: f64, back: f64) -> (Vec<Stream>, usize) {
         if !self.guest.is_empty() {
@@ -253,7 +253,7 @@ impl Args {
         (streams, measured)
     }
 
-    /// The name of each group of streams.
+    /// Returns the name of each group of streams.
     fn names(&self, streams: usize) -> Vec<String> {
         let numbered = |guests: &[UnequalGuest], way: &str| {
             let of = |n: usize| format!("{way} guest {}", n + 1);

@@ -168,8 +168,8 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
             Limit::Packets(n) => format!("queue {n}p: {}", text::bytes(level)),
             Limit::Bytes(_) => format!("queue {}", text::bytes(level)),
         };
-        // The label is on the side where the arrival curve has not reached the limit yet, or is far
-        // above it.
+        // The label is on the left or the right side: where the arrival curve is still below the
+        // queue's limit, or is far above it.
         let early = envelope.is_some_and(|e| height(e, 0.3 * width) > level)
             && height(picture.service, 0.65 * width) > level;
         let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
@@ -204,7 +204,7 @@ fn distances(
     }
     named(chart, frame, &served, sent.as_deref(), "served at least", SERVED.0)?;
     let (Some(d), Some(backlog)) = (&flow.distances, &flow.backlog) else {
-        // The area below the service curve is free.
+        // No curve or label is in the corner below the service curve.
         let corner = frame.place((frame.width, 0.0));
         let why = "only the queue bounds its delay";
         return word(chart, why, corner, (-8, -10), (HPos::Right, VPos::Bottom), ASIDE.0);

@@ -168,8 +168,8 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
         let mut file = file.clone();
         let flows = file["link"][&link]["flow"].as_table_like_mut().with_context(nowhere)?;
         let like = flows.get(flow).cloned().with_context(nowhere)?;
-        // The copies stand directly before the flow. Their position matters: flows further down the
-        // list may get only the capacity that earlier flows leave.
+        // The copies are inserted directly before the flow. Their position matters: flows further
+        // down the list may get only the capacity that earlier flows leave.
         let before: Vec<(String, Item)> =
             flows.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
         let mut all = Table::new();

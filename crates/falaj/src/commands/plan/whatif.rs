@@ -62,8 +62,8 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// Reports a problem that the original file did not have, without its line: the changed text is
-    /// not visible to the user.
+    /// Reports a problem that the original file did not have. Omits its line number, because the
+    /// user cannot see the changed text.
     fn tell(&self, problem: &Problem, words: &str) {
         if self.said.contains(&problem.title) {
             return;

@@ -33,7 +33,8 @@ pub(super) fn tell(ports: &[HostPort]) {
     }
 }
 
-/// Prints a note about a refused connection to a loopback port that the host serves.
+/// Prints a note about the command's refused connection to a loopback port, if a program on the
+/// host listens at that port.
 pub(super) fn tell_of_refusal(port: u16) {
     if listening::ports().contains(&(Transport::Tcp, port)) {
         note!(

@@ -110,8 +110,8 @@ impl UnblockedTerminal {
         Ok(())
     }
 
-    /// Moves the cursor by the control sequence that ends in `letter`. Zero cells are skipped,
-    /// because 0 means 1 in that sequence.
+    /// Moves the cursor by the control sequence that ends in `letter`. For zero cells it writes
+    /// nothing, because 0 means 1 in that sequence.
     fn go(&self, cells: usize, letter: char) -> io::Result<()> {
         if cells > 0 { self.push(&format!("\x1b[{cells}{letter}")) } else { Ok(()) }
     }

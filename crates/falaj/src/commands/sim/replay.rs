@@ -220,7 +220,7 @@ impl fmt::Display for Between<'_> {
     }
 }
 
-/// Lets the next arrivals enter: those in the range `these`.
+/// Lets the next arrivals, those in the range `these`, enter the simulated links.
 fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> Result<()> {
     for Arrival { way, flow, .. } in &arrivals[these.clone()] {
         let flows = replay.flows(PipeId(*way));

@@ -1,4 +1,4 @@
-//! Captures with impossible contents, in the format that a link writes, but not written by one.
+//! Captures in falaj's own format with contents that no link would write; the tests create them.
 
 use crate::common::{Ran, directory, falaj, file};
 use falaj_engine::DropReason;

@@ -300,7 +300,7 @@ fn plans_that_cannot_be() {
         &["plan", "fits", plain, "--more", "nobody"],
         "--more: no link has a flow nobody of its own",
     );
-    // A link's implicit flow cannot be copied, nor a flow of one direction.
+    // Neither a link's implicit flow nor a flow of one direction can be copied.
     refused(
         &["plan", "fits", plain, "--more", "all"],
         "--more: there is no [link.a.flow.all], so there is nothing to",

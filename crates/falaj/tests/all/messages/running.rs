@@ -235,7 +235,7 @@ fn lines_that_are_no_requests() {
     assert_eq!(answered(r#"{"id":7}"#)["id"], 7);
 }
 
-/// Links whose answers are not valid, or missing.
+/// Links whose answers are invalid or missing.
 #[test]
 fn answers_that_are_not_to_be_read() {
     let at = tempfile::tempdir().expect("a directory can be made");

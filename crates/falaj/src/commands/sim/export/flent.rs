@@ -78,7 +78,7 @@ fn file(series: &[FlowSeries], runs: &Runs<'_>, step: u64, count: usize) -> Valu
     let seconds = step as f64 / 1e9;
     let x: Vec<f64> = (0..count).map(|n| (n as f64 + 0.5) * seconds).collect();
     let (mut results, mut raw, mut meta) = (Map::new(), Map::new(), Map::new());
-    // Times since 1970; the simulation starts at the epoch.
+    // Times count from 1970, where the simulation starts too.
     let points = |values: &[Option<f64>]| -> Value {
         let known =
             x.iter().zip(values).filter_map(|(x, value)| Some(json!({ "t": x, "val": (*value)? })));

@@ -28,7 +28,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
         .map(|pipe| format!("{} {}", scenario.links[pipe / 2].name, way(pipe)))
         .collect();
     let ways: Vec<&str> = names.iter().map(String::as_str).collect();
-    // With rules, packets are recorded separately for each link, which a replay cannot follow.
+    // With rules, a packet is recorded once for each link that it passes. A replay cannot connect
+    // these records, so the capture then has no scenario.
     let text = if scenario.rules.is_empty() { text } else { "" };
     let file = BufWriter::new(File::create(path)?);
     let mut writer = Writer::new(file, text, &ways, Duration::ZERO)?;

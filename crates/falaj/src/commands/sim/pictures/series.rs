@@ -561,7 +561,7 @@ fn jain(shares: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Returns the part of a curve that lies in the picture, between the heights `bottom` and `top`.
-/// The curve begins `early` ns before the picture.
+/// The picture begins `early` ns after the start of the curve, and is `whole` ns wide.
 fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let pieces = curve.pieces();
