@@ -119,12 +119,12 @@ fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
     whole.map(|n| n / *over as u64).map_err(|e| wrong(e.what, e.help))
 }
 
-/// Reads a rate in bits a second, in the syntax of tc: `bps` are bytes a second.
+/// Reads a rate in bits a second, in the syntax of tc, where `bps` means bytes a second.
 pub(crate) fn tc_rate(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_RATE)
 }
 
-/// Reads a size in bytes, in the syntax of tc: `k` is 1024.
+/// Reads a size in bytes, in the syntax of tc, where `k` means 1024.
 pub(crate) fn tc_size(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_SIZE)
 }

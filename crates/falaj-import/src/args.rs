@@ -116,7 +116,8 @@ pub(crate) fn no_equal(at: Range<usize>, words: &str, why: &str) -> Problem {
     no_equal_phrase(at, &quoted(words), why)
 }
 
-/// The same error for a feature that a phrase describes. Words of the script in it have backticks.
+/// The same error as [`no_equal`], for a feature that a phrase describes. Words of the script in
+/// the phrase have backticks.
 pub(crate) fn no_equal_phrase(at: Range<usize>, phrase: &str, why: &str) -> Problem {
     Problem::error(at, format!("{phrase} has no equivalent here")).help(why)
 }

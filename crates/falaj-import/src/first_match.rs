@@ -58,15 +58,16 @@ fn not(text: &str) -> String {
     }
 }
 
-/// A rule that sends to a flow; `flow` is the flow's position in the order of trial.
+/// A rule that sends packets to a flow; `flow` is the flow's position in the order in which the
+/// scenario tries its flows.
 #[derive(Debug, Clone)]
 pub(crate) struct Sends {
     pub(crate) flow: usize,
     pub(crate) takes: Takes,
 }
 
-/// The match that remains for each of these rules within its flow, so that each flow takes the
-/// packets that the first matching rule sends it.
+/// The match to be written for each of these rules in its flow. With these matches, each flow takes
+/// the packets that the first matching rule sends to it.
 ///
 /// # Errors
 /// Returns the index of a rule whose match gets too many alternatives in this way, and the reason.

@@ -7,7 +7,8 @@
 //! | `netconfig` | PlanetLab's command for both directions |
 //!
 //! A command that changes the traffic becomes part of the scenario, is left out with a warning, or
-//! is refused with the part that has no equivalent in falaj: nothing is left out silently.
+//! is refused with a message that names the part without an equivalent in falaj. Nothing is left
+//! out silently.
 
 mod amounts;
 mod args;

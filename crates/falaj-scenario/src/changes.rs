@@ -1,8 +1,8 @@
 //! Scheduled changes: settings as `falaj set` accepts them, each at a given time of the run.
 //!
 //! All settings of one instant are one change of the scenario's text, and the ordinary parser reads
-//! the changed text. Changes that repeat for ever lead to a cycle of scenarios, so every scenario
-//! of a run is checked beforehand.
+//! the changed text. Changes that repeat for ever lead to a cycle of scenarios. So even an endless
+//! run has a limited number of scenarios, and each is checked beforehand.
 
 use crate::diagnostics::{Diagnostics, Problem, Severity};
 use crate::edit::{Edit, Set, parse_set_or_unset, without_changes};
@@ -167,7 +167,8 @@ struct Planner<'a> {
     /// The scenarios found so far with their texts; the first scenario is that of the file.
     scenarios: Vec<(Arc<Scenario>, Arc<str>)>,
     numbers: BTreeMap<Arc<str>, usize>,
-    /// By scenario and entries: the change that these entries make in this scenario.
+    /// For the index of a scenario and the indices of entries: the change that these entries make
+    /// in this scenario.
     steps: BTreeMap<(usize, Vec<usize>), ScheduleStep>,
     /// True if a change was refused.
     refused: bool,
@@ -192,7 +193,8 @@ impl<'a> Planner<'a> {
     }
 
     fn schedule(mut self) -> Option<Schedule> {
-        // For each entry the instant at which it is due next, in the order of these instants.
+        // The instant at which each entry is due next, with the entry's index, in the order of
+        // instants.
         let mut next: BTreeSet<(Span, usize)> =
             self.entries.iter().enumerate().map(|(n, entry)| (entry.at, n)).collect();
         // After this time, only changes without an end remain, each with its own period.

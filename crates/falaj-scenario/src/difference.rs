@@ -192,7 +192,8 @@ pub fn difference(
     for (pipe, spec, limits) in values {
         engine = engine.with_values(pipe, spec, &limits).map_err(unfit)?;
     }
-    // Pipes at places after all existing ones must begin in order.
+    // The engine adds new pipes at the end one by one, so they must begin in the order of their
+    // places.
     begin.sort_by_key(|(pipe, _)| *pipe);
     for (pipe, spec) in &begin {
         engine = engine.beginning(*pipe, spec).map_err(unfit)?;

@@ -300,8 +300,8 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
 
 /// Writes the lines with blank lines between them, and aligns the comments behind them.
 fn lay_out(lines: &[SourceLine]) -> String {
-    // For each line: true if it is the first comment directly above a table's header, or the header
-    // if it has none.
+    // For each line: true if a table begins there: with the first of the comments directly above
+    // its header or, without such comments, with the header.
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
         if matches!(line, SourceLine::Code { header: true, .. }) {

@@ -478,8 +478,7 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
 }
 
-/// Reads a text as a value of this kind. Defaults, and values that are texts in the file, are read
-/// by it.
+/// Reads a text as a value of this kind: a default, or a value that is a text in the file.
 pub(crate) fn parse_value(kind: Kind, text: &str) -> Result<Value, Unreadable> {
     Ok(match kind {
         Kind::Span => Value::Span(parse_span(text)?),

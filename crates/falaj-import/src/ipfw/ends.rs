@@ -1,5 +1,5 @@
 //! Interfaces stand for the ends of links. The first interface that the rules name is the far end,
-//! a second interface the near end: packets come in by one of them and go out by the other.
+//! and a second interface is the near end: packets come in by one of them and go out by the other.
 
 use super::rule::Rule;
 use crate::args::no_equal_phrase;

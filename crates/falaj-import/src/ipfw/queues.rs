@@ -1,5 +1,5 @@
-//! Decides which packets of a pipe belong to which queue. In ipfw the matching rule decides; in a
-//! scenario flows match packets.
+//! Decides which packets of a pipe belong to which queue. In ipfw, a rule that matches a packet
+//! names the queue. In a scenario, the `match` of a flow selects its packets.
 
 use super::Firewall;
 use super::rule::{Action, Rule};
@@ -91,8 +91,8 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
 }
 
 /// The error for a rule that matches a mark which a packet may get or lose before it reaches a
-/// queue. In ipfw the rule decides before that. In a scenario, flows are distinguished by the mark
-/// that a packet has when it enters the link.
+/// queue. In ipfw the rule tests the mark that the packet has at the rule. In a scenario, flows are
+/// distinguished by the mark that the packet has when it enters the link.
 fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
     let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
     for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.matches_mark()) {

@@ -1,4 +1,4 @@
-//! The disciplines, classes and filters of devices after the commands.
+//! The disciplines, classes and filters of devices, as they are after the commands of a script.
 
 use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};

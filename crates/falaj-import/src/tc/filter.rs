@@ -532,7 +532,7 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     }
     let run = bits.trailing_zeros().min(16);
     let (own, size) = (value & bits, 1u64 << run);
-    // Each combination of the higher free bits gives a separate range.
+    // Each combination of the free bits (zeros of the mask) above `run` gives a separate range.
     let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
     if free.len() > MOST_FREE {
         let why = "it selects more than 64 separate ranges of ports: write ranges, as in `flower \
@@ -551,7 +551,8 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     Ok(starts.into_iter().map(range).collect::<Vec<_>>().join(","))
 }
 
-/// Largest number of free bits in a mask of ports, not counting the lowest run of free bits.
+/// Largest number of free bits (zeros) in a mask of ports, not counting the zeros below the lowest
+/// bit that is set.
 const MOST_FREE: usize = 6;
 
 /// The match for a protocol number. ICMP of the other IP version is matched by its number.

@@ -1,6 +1,7 @@
-//! A message that lists the words which can be imported lists those that the parser accepts. The
-//! test reads the sources: for each `match` on a word whose last arm returns such a list, the list
-//! has the words of the arms that accept a word, and no word that is refused.
+//! Checks that each message with a list of the words that can be imported lists exactly the words
+//! that the parser accepts. The test reads the sources: for each `match` on a word whose last arm
+//! returns such a list, the list has the words of the arms that accept a word, and no word that is
+//! refused.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -35,7 +35,7 @@ pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 /// The bytes of a text file that is open already, such as standard input.
 ///
 /// # Errors
-/// The same as of [`bytes_of`].
+/// The errors of [`bytes_of`].
 pub fn bytes_from(reader: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(LONGEST + 1).read_to_end(&mut bytes)?;

@@ -52,8 +52,8 @@ enum TraceUnit {
     Named(String),
     /// The unit of times if the first line names none. A value may still have its own.
     Seconds,
-    /// Each value has its own unit, because the first line could not be read: the error is that of
-    /// a number without a unit.
+    /// The first line names the column, but no unit: each value must have its own. For a value
+    /// without a unit, this error is reported; it is that of the first line.
     Unread(At),
 }
 

@@ -29,8 +29,8 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Keys that define which bytes of a packet count. If one of them is set, the accounting is as the
-/// author wants it.
+/// Keys that define which bytes of a packet count. If one of them is set, the author of the
+/// scenario has chosen the accounting.
 const COUNTS: [&str; 3] = ["layer", "overhead", "cells"];
 
 /// The parts of a link that could be read, even if it has errors.

@@ -73,8 +73,8 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     if all.is_empty() {
         return;
     }
-    // For each direction: packets reach a rule from the rule before it, unless that rule keeps all
-    // packets, or they reach it from a rule with `skip-to`.
+    // For each rule and direction: true if packets can reach the rule. They come from the rule
+    // before it, unless that one keeps all packets; or from a rule with `skip-to`.
     let mut reached = vec![[false; 2]; all.len() + 1];
     reached[0] = [true; 2];
     for (n, read) in all.iter().enumerate() {

@@ -115,7 +115,7 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
 /// `not` or a block yields an empty list instead of an error.
 ///
 /// # Errors
-/// The same as of [`parse_match`].
+/// The errors of [`parse_match`].
 pub fn parse_match_or_empty(text: &str) -> Result<Vec<Match>, Unreadable> {
     alternatives(text).map(|(matches, _)| matches)
 }
@@ -382,8 +382,8 @@ fn stray(word: &str, at: Range<usize>) -> Unreadable {
     }
 }
 
-/// Stores the first term in the field of `rule` for its kind, so that contradictions between terms
-/// are found.
+/// Stores the first of `terms` in the field of `rule` for terms of this kind, so that
+/// contradictions between terms are found.
 fn note(rule: &mut Match, terms: &[Term]) {
     match terms[0] {
         Term::Version(version) => rule.version = Some(version),

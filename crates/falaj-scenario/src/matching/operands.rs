@@ -103,8 +103,8 @@ pub(super) fn tos(operand: (&str, Range<usize>)) -> Result<Term, Unreadable> {
     Ok(Term::Tos { value: value as u8, mask: mask as u8 })
 }
 
-/// Reads a number up to `most`, the largest number of its bits, or `VALUE/MASK`; returns the value
-/// and the mask.
+/// Reads `VALUE` or `VALUE/MASK`; returns the value and the mask. Both are at most `most`, the
+/// number with all bits of the field set, which is also the default mask.
 fn masked(
     (word, at): (&str, Range<usize>),
     what: &str,

@@ -346,7 +346,8 @@ fn endings_of_other_systems_change_nothing() {
     assert_eq!((errors.problems()[0].line, errors.problems()[0].column), (2, 8));
 }
 
-/// A flow within a flow takes the packets that both match, and has its own share.
+/// A flow within a flow takes the packets that the matches of both flows select, and has its own
+/// share.
 #[test]
 fn a_divided_flow_is_known_by_its_parts() {
     let text = r#"

@@ -173,7 +173,8 @@ fn repetitions_without_a_short_common_multiple() {
     assert!(scenario.changes.iter().next().is_some());
 }
 
-/// The preset of a direction precedes the delay of the link, so the default queue depends on it.
+/// The preset of a direction takes precedence over the link's delay, so the default queue depends
+/// on the preset's delay.
 #[test]
 fn the_preset_of_a_direction_precedes_the_links_trace() {
     let file = Contents::new(b"time,delay_ms\n0,5\n1,6\n");

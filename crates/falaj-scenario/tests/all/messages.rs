@@ -1270,8 +1270,8 @@ match = "any"
 
 #[test]
 fn a_queue_far_below_what_is_on_its_way() {
-    // Short queues are: the sum of several flows' limits, a scheduler's limit, and a flow's own
-    // limit. The default limit is long enough.
+    // Three limits are too short: the sum of several flows' limits, a scheduler's limit, and a
+    // flow's own limit. The default limit is large enough.
     warnings(
         r#"[link.a]
 rate = "1gbit"
