@@ -31,7 +31,7 @@ def below(allowed, name):
 
 
 def check(tree, data):
-    """Finds dependencies on a crate that is not below, crates without a place in the order of crates, and places without a crate."""
+    """Finds dependencies on a crate that is not below the dependent crate, crates without a place in the order, and places without a crate."""
     allowed = data["crates"]
     manifests = {}
     for crate in tree.crates:

@@ -8,7 +8,8 @@ from .tree import Finding
 COLUMNS = 100
 TABLE = re.compile(r"\s*//[/!]\s*\|")
 URL = re.compile(r"\s*//[/!]?\s*(?:\[[^]]*\]:\s*)?<?https?://\S+$")
-# Code allowed before the string that makes a line long: all that has no comma, such as the name of a field or an opening bracket.
+# Code allowed before the string that makes a line long: any code without a comma, such as the name
+# of a field or an opening bracket.
 LEAD = re.compile(r"""[^",]*""")
 # Code allowed after that string: nothing that could stand on a line of its own.
 CLOSING = re.compile(r"[\])},;?]*(?:\.(?:into|to_owned|to_string|as_str)\(\)[\])},;?]*)?\s*(?:\{|=>\s*\{?)?")

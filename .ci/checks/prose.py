@@ -103,7 +103,7 @@ def text_of(literal):
 
 
 def faults_of_literal(text):
-    """The faults of a string literal of several words. Only its beginning can be headless; a question is not."""
+    """The faults of a string literal of several words. The rule `headless` applies only to its first sentence."""
     if " " not in text:
         return
     for name, pattern, cure in RULES:

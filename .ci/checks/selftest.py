@@ -36,7 +36,7 @@ def crate(**files):
 
 
 def allowing(*excuses):
-    """The data, with these excuses for names of disciplines."""
+    """The data, with these permissions for names of disciplines."""
     return DATA | {"disciplines": DATA["disciplines"] | {"allow": list(excuses)}}
 
 

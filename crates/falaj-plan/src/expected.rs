@@ -48,7 +48,7 @@ impl Expected {
     }
 }
 
-/// Loss below which a queue counts as unlimited: it changes a mean by about this fraction.
+/// Loss below which a queue counts as unlimited. Such a loss changes a mean by about this fraction.
 pub const NEGLIGIBLE: f64 = 1e-3;
 /// Loss below which a limit does not change a 99th percentile either.
 const NO_LOSS: f64 = 1e-5;

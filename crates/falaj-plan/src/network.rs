@@ -447,7 +447,7 @@ mod tests {
                 && file.contains("envelope"),
             "{file}"
         );
-        // On the first link it shares the queue of the others.
+        // On the first link, the source `more` shares the queue of `calls`.
         let (other, _) = why("model = \"cbr\"", "model = \"poisson\"", 2);
         assert_eq!(other, "it shares a queue with calls, whose traffic has no known bound");
         let (files, _) = why("model = \"cbr\"", "model = \"poisson\"", 1);

@@ -211,7 +211,7 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
 }
 
 /// Waits until the reader has started, because packets sent before would wait for it in the ring.
-/// The reader counts from here on.
+/// The reader's measurement begins here.
 fn greet(endpoint: &mut Endpoint) -> Result<()> {
     let nobody = [0; ADDRESS];
     endpoint.ask_when(nobody.len(), monotonic());

@@ -1,7 +1,7 @@
-//! The distance from the mean of our runs within which a further run lies. A published value counts
-//! as a further run.
+//! The distance from the mean of our runs within which a further run lies with a given probability.
+//! A published value counts as a further run.
 
-/// Student's t to both sides, by the number of runs.
+/// Two-sided quantiles of Student's t, by the number of runs.
 pub(super) type StudentTable = &'static [(usize, f64)];
 
 /// The level of 99 %, for papers with some tens of values.

@@ -166,7 +166,7 @@ pub(super) fn by_left_over(
     let distance = left.due.as_ref().unwrap_or(&envelope.curve).delay(&left.service)?;
     let backlog = match left.due {
         None => envelope.curve.backlog(&left.service)?,
-        // Packets that are queued have come within the longest delay.
+        // Packets that are queued arrived no longer ago than the longest delay.
         Some(_) => {
             let bytes = envelope.curve.after(&distance.length);
             Distance { length: bytes.clone(), at: exact(0), level: bytes }

@@ -1,5 +1,6 @@
 //! The common parts of bounds that use the envelopes of some rivals. A lower bound for one flow
-//! lowers the bounds of its rivals, so they are computed again and again.
+//! lowers the bounds of its rivals, so all bounds are computed several times, at most `ROUNDS`
+//! times.
 
 use super::envelope::Envelope;
 use super::left_over::Given;
@@ -63,7 +64,8 @@ impl Line {
 }
 
 /// For each token bucket of a flow, the bound on the bytes that it sends within a time. These bytes
-/// came at most its delay before that time began. Empty if envelope or delay is unknown.
+/// arrived within that time, or at most the flow's delay before it began. Empty if envelope or
+/// delay is unknown.
 pub(super) fn lines_by_delay(envelope: Option<&Envelope>, delay: Option<Span>) -> Vec<Line> {
     let line = |delay: Span| {
         move |&(rate, burst): &(Rate, u64)| {

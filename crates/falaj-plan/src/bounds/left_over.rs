@@ -45,8 +45,8 @@ pub(crate) enum Given {
 
 /// The service that is left over for a flow.
 pub(crate) struct LeftOver {
-    /// Service in bytes within a time, from any instant at which the link begins to serve the
-    /// flow's rank.
+    /// Service in bytes within a time, from the beginning of a backlog of the flow's rank or of
+    /// lower ranks.
     pub(crate) service: Curve,
     /// Bound on the bytes that other flows send within a time.
     pub(crate) before: Curve,
@@ -101,8 +101,8 @@ pub(crate) struct Rivals {
     ranks: BTreeMap<u32, Sum>,
     /// By rank, the sum of the contracts of this rank and of all lower ranks.
     contracts: BTreeMap<u32, Sum>,
-    /// The sum of all envelopes, each later by the deadline of its flow; `None` if packets have no
-    /// deadlines.
+    /// The sum of all envelopes, each shifted to later times by the deadline of its flow; `None` if
+    /// packets have no deadlines.
     by_deadline: Option<Sum>,
 }
 
@@ -175,8 +175,8 @@ impl Rivals {
         Some(Rivals { rate, places, parts, within, all, ranks, contracts, by_deadline })
     }
 
-    /// The services left over for `flow`: by the order of service, if that is known, and by the
-    /// envelopes of all other flows. `own` is the envelope of the flow.
+    /// The services left over for `flow`: by the order of service and by deadlines, if these are
+    /// known, and by the envelopes of all other flows. `own` is the envelope of the flow.
     pub(crate) fn left_over(&self, flow: usize, own: &Curve) -> Vec<LeftOver> {
         let Precedence { rank, once, contract, deadline } = self.places[flow];
         let blind = self.among(&self.all, &self.parts[flow], 0, "h(envelope, C t - others)");
@@ -234,8 +234,8 @@ impl Rivals {
     }
 }
 
-/// The sum of the envelopes, each later by the deadline of its flow. `None` if packets have no
-/// deadlines.
+/// The sum of the envelopes, each shifted to later times by the deadline of its flow. `None` if
+/// packets have no deadlines.
 fn sum_by_deadline(places: &[Precedence], parts: &[Part]) -> Option<Sum> {
     let mut sum = Sum::of(Curve::zero());
     for (place, part) in places.iter().zip(parts) {

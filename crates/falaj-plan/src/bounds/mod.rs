@@ -38,7 +38,8 @@ pub struct Outlook {
     pub name: String,
     /// Mean rate that the scenario's sources offer to the flow, in bits per second.
     pub offered: u64,
-    /// True if TCP connections send to it as well, at a rate that follows the packets that arrive.
+    /// True if TCP connections send to it as well, at a rate that depends on the packets that
+    /// arrive.
     pub connections: bool,
     /// The guarantee of the discipline to the flow.
     pub guarantee: Result<Guarantee, NoGuarantee>,
@@ -216,7 +217,7 @@ struct ByEnvelope {
     service: Option<(Rate, Span, Curve)>,
     /// Distances from the envelope to that service.
     distances: Option<Distances>,
-    /// By condition, the delays and backlogs by left-over services.
+    /// For each condition, the delays and backlogs that follow from left-over services.
     left: Vec<(Given, (Delay, Distance))>,
 }
 

@@ -12,11 +12,12 @@
 //! a rate and a latency, and the maximum of these curves is a service curve.
 //!
 //! `o_j` follows from a token bucket `r t + b` of the rival's envelope and from the service curve
-//! `g` that is known for the rival. Let a backlog of the rival begin a time `u` before the time `t`
-//! does. Of the bytes that have come since, at most `r (u + t) + b`, at least `g(u)` had been sent
-//! when `t` began, except for a packet of which only a part had been sent. So `o_j(t)` is `r t +
+//! `g` that is known for the rival. Consider an interval of length `t`, and a backlog of the rival
+//! that begins a time `u` before the interval. From the beginning of the backlog to the end of the
+//! interval at most `r (u + t) + b` bytes come. Of these, at least `g(u)` had been sent when the
+//! interval began, except for a packet of which only a part had been sent. So `o_j(t)` is `r t +
 //! packet` plus the maximum over `u` of `r u + b - g(u)`. The rival also sends at most `r (t + D) +
-//! b`, if `D` is a bound on its delay: these bytes came at most `D` before `t` began.
+//! b`, if `D` is a bound on its delay: these bytes came at most `D` before the interval began.
 //!
 //! If a discipline follows a fluid server, the whole argument is about the fluid server, and a
 //! packet leaves a time `late` after the fluid server finishes it. Backlogs then are those of the
@@ -25,7 +26,7 @@
 //! single-node case" (1993), bound delays in this way if all flows have envelopes.
 //!
 //! A higher service curve of one flow lowers `o_j` for its rivals, so curves are computed again
-//! until none rises. Each curve follows only from curves computed before.
+//! until none rises, at most `ROUNDS` times. Each curve follows only from curves computed before.
 
 use super::envelope::Envelope;
 use super::iteration::{KnownBounds, Line, MOST_FLOWS, ROUNDS, lines_by_delay};
@@ -61,7 +62,7 @@ impl Rival {
         service: &Curve,
         delay: Option<Span>,
     ) -> Rival {
-        // A bound on the delay in the link is none on the delay in the fluid server.
+        // A bound on the delay in the link does not bound the delay in the fluid server.
         let mut lines = lines_by_delay(envelope, delay.filter(|_| !limits.fluid));
         let late = if limits.fluid { Span::ZERO } else { limits.late };
         let service = service.later(&exact(late.0));
@@ -152,7 +153,7 @@ impl Choice {
     }
 }
 
-/// The services of all flows if their rivals send anything; `None` for flows without an envelope.
+/// The services of all flows, whatever their rivals send; `None` for flows without an envelope.
 pub(super) fn alone(
     rate: Rate,
     limits: &[ProportionalLimits],

@@ -10,8 +10,8 @@
 //! these two values of each rival.
 //!
 //! A lower delay bound of one flow reduces `D` for its rivals, so bounds are computed again until
-//! none falls. Tabatabaee and Le Boudec, "Deficit round-robin: a second network calculus analysis"
-//! (2021), have this iteration with output curves in the place of `D`.
+//! none falls, at most `ROUNDS` times. Tabatabaee and Le Boudec, "Deficit round-robin: a second
+//! network calculus analysis" (2021), have this iteration with output curves in the place of `D`.
 
 use super::envelope::Envelope;
 use super::iteration::{KnownBounds, Line, MOST_FLOWS, ROUNDS, lines_by_delay};
@@ -112,7 +112,7 @@ fn service(
     let mut lines: Vec<Line> = (1..=visits)
         .map(|m| before(rate, rivals, m, burst.clamp((m - 1) * quantum + 1, m * quantum)))
         .collect();
-    // The line of a later visit bounds those of earlier ones too.
+    // The line of a later visit is a bound for earlier visits too.
     for m in (1..visits).rev() {
         let (earlier, later) = (lines[m as usize - 1], lines[m as usize]);
         let time = |line: Line, other: Line| {

@@ -372,7 +372,7 @@ fn envelopes_of_some_rivals_bound_the_delay_by_weights() {
     }
 }
 
-/// The limits on the shares of the first flows of a discipline, of this number.
+/// The limits on the shares of the first flows of a discipline; the number of these flows.
 struct Limits(u64);
 
 impl registry::Visitor for Limits {

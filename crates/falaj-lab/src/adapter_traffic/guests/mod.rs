@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Timeout of booting; emulated processors are slow.
 const BOOT: Duration = Duration::from_secs(120);
-/// Timeout of a machine's answers, and of taking up its card again.
+/// Timeout of a machine's answers, and of its new connection to its card.
 const ANSWER: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(10);
 /// Memory of a guest in MiB, in addition to three times the size of its archive. The guest holds

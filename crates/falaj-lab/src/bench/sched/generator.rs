@@ -5,7 +5,7 @@
 //! The generator itself counts each flow's backlog. Flows are in lists by backlog. A packet goes to
 //! the first flow of the lowest list that is not empty, and this flow moves to the end of the next
 //! list. When a packet is served, its flow moves to the end of the list below. If there is only one
-//! packet at a time, flows are visited in turn: the worst case for caches.
+//! packet at a time, each packet belongs to the next flow in turn: the worst case for caches.
 //!
 //! Packets are records in a separate pool; the record that was freed last is used next.
 

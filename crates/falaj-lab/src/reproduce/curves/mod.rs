@@ -57,7 +57,7 @@ pub(super) struct PaperFigure {
     /// The values of falaj, each with the statement of the paper that it is compared with; NaN for
     /// a value that could not be measured.
     pub(super) found: Vec<(&'static str, f64)>,
-    /// The reason for which values are NaN: their statements are not judged.
+    /// The reason why values are NaN; statements with such values are not judged.
     #[serde(skip)]
     pub(super) unmeasured: Option<String>,
     /// Cells of a table, or other values that the figure itself compares.

@@ -1,6 +1,7 @@
-//! Beyond the paper: its rows with idle time lent, with tails carried over, and with both. Then its
-//! rows with the first link divided into a small part and the rest; the parts share one queue, or
-//! DRR serves them. No maximum delay may exceed its bound.
+//! Results that the paper does not have. First the rows of its tables are run again with idle time
+//! lent, with tails carried over, and with both. Then the first link of each row is divided into a
+//! small part and the rest; the parts share one queue, or DRR serves them. No maximum delay may
+//! exceed its bound.
 
 use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
 use super::tables::PublishedTables;

@@ -1,4 +1,4 @@
-//! The statements of the figures, and of Section II.B, as claims that a run can fail.
+//! The statements of the figures, and of Section II.B, as claims that each run checks.
 //!
 //! The paper has only words, and curves without numbers. We chose the thresholds by the values of
 //! an independent model of the same servers.

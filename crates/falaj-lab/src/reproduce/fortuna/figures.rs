@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
-/// Our effort; the paper does not describe the runs of its figures.
+/// Our simulated time and number of seeds; the paper does not describe the runs of its figures.
 pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 10.0, seeds: 8 };
 
 const STEP: u64 = 30;

@@ -14,7 +14,7 @@ fn point(x: f64, y: f64) -> CurvePoint {
     CurvePoint { x, y, off: None }
 }
 
-/// Bits per second of the packets that ended in this time.
+/// Rate, in bits per second, of the packets whose transmission ended between two instants.
 fn rate<'a>(ends: impl Iterator<Item = (&'a Arrival, Time)>, from: Time, to: Time) -> f64 {
     let bytes: u64 =
         ends.filter(|(_, end)| (from..to).contains(end)).map(|(a, _)| u64::from(a.length)).sum();

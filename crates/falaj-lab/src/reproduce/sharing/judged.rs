@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 /// The source of a tolerance that is larger because of chance.
 const BY_CHANCE: &str = "99 % of single runs of ours are within it, and half a digit";
 
-/// The tolerance without chance, and its source. Jain's index of rates in the ratio x changes with
-/// x by `(1 - x^2) / (1 + x^2)^2`, so that a tenth of x changes it by 0.025 at most.
+/// The tolerance of a quantity without an allowance for chance, and its source. Jain's index of
+/// rates in the ratio x changes with x by `(1 - x^2) / (1 + x^2)^2`, so that a tenth of x changes
+/// it by 0.025 at most.
 fn chosen(quantity: SharedQuantity, value: f64) -> (f64, &'static str) {
     match quantity {
         SharedQuantity::Fairness => (0.025, "its change by 5 % of both rates, and half a digit"),

@@ -158,7 +158,8 @@ impl Cell {
             // At first there is a mark in each round trip; without marks, DCTCP behaves as Reno.
             Congestion::Dctcp => 0.5 * window,
             Congestion::Bbr => 8.0,
-            // As fast as Reno with a small window, cubic with a larger one.
+            // The window grows as fast as Reno's if it is small, and by CUBIC's cubic function if
+            // it is larger.
             Congestion::Cubic => (0.57 * window).min((0.75 * window).cbrt() * 1e9 / round).max(1.0),
         };
         Span((rounds * round) as u64)

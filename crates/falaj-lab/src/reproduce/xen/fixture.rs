@@ -101,7 +101,7 @@ pub(super) struct Runs {
     pub(super) disk: Option<Done>,
     /// Number of windows in a second of the paper: on real packets, and simulated.
     pub(super) parts: [usize; 2],
-    /// The reason for which measured values are not judged, if this host stalled in a run.
+    /// The reason why measured values are not judged, if this host stalled in a run.
     pub(super) stalled: Option<String>,
 }
 
@@ -230,8 +230,8 @@ impl Fixture {
         Ok(runs)
     }
 
-    /// The lateness from which on a run shows the host and not the scheduler: the time in which the
-    /// link sends half of a flow's queue while the sender stalls.
+    /// The lateness above which a run shows a stall of the host and not the scheduler: the time in
+    /// which the link sends half of a flow's queue.
     fn stall(&self) -> Span {
         STALL * u64::from(self.effort.slower)
     }
