@@ -1,5 +1,6 @@
 //! Measures a scenario with real packets: its sources send datagrams through its links, between two
-//! network namespaces (or, without these, two processes).
+//! network namespaces or, where namespaces are not allowed, between two processes over loopback
+//! sockets.
 
 use anyhow::{Context, Result, bail};
 use falaj_control::endpoint::Control;
@@ -648,7 +649,8 @@ impl WatchedThread {
         WatchedThread { from, to, began: None, delivered: None, thread: Thread::default() }
     }
 
-    /// The time of the next observation: `then`, or earlier.
+    /// The time of the next observation: `then`, or the sources' first or last instant if that
+    /// comes earlier.
     fn next(&self, then: Time) -> Time {
         match self.began {
             None => then.min(self.from),

@@ -211,7 +211,7 @@ fn around((x, y): Pixel, (wide, high): (i32, i32), distance: i32) -> [Rect; 8] {
     .map(|(left, top)| Rect { left, top, right: left + wide, bottom: top + high })
 }
 
-/// Returns true if two segments cross.
+/// Returns true if two segments cross or touch.
 fn crosses([a, b]: [Pixel; 2], [c, d]: [Pixel; 2]) -> bool {
     let side = |p: Pixel, q: Pixel, r: Pixel| {
         let (px, py) = (i64::from(q.0 - p.0), i64::from(q.1 - p.1));

@@ -1,6 +1,6 @@
 //! Delay bounds over all links that packets pass. Each flow of a link is a server; if several flows
-//! share a queue, that queue is the server. Each source is a flow that passes some of these
-//! servers.
+//! share a queue, that queue is the server. Each route of a source is a flow that passes some of
+//! these servers.
 
 use crate::Way;
 use crate::bounds::{Envelope, sent_by};
@@ -282,9 +282,9 @@ fn serialises(direction: &Direction) -> bool {
         && irregular(direction).is_none()
 }
 
-/// Bound on the bytes of packets whose last bits leave the link in any time: one packet, and the
-/// rate. Instants are whole nanoseconds, so two of them may be one nanosecond closer than the rate
-/// allows.
+/// Bound on the bytes of packets whose last bits leave the link in any time of a given length: one
+/// packet, plus the rate times that length. Instants are whole nanoseconds, so two of them may be
+/// one nanosecond closer than the rate allows.
 fn line(scenario: &Scenario, way: &Way<'_>) -> Curve {
     let of_this = scenario.traffic.iter().filter(|source| source.towards == way.towards);
     let largest = of_this.map(|source| way.direction.cost(source.spec().largest())).max();

@@ -4,7 +4,7 @@
 //! A network has servers and flows. The service curve of a server is the maximum of several curves,
 //! each a rate after a latency. The arrival curve of a flow is the minimum of several token
 //! buckets, and the flow passes a path of servers. A number is followed by its unit, or has the
-//! unit that is given beside it. Decimals are read exactly.
+//! unit that its object or an outer object gives. Decimals are read exactly.
 
 use crate::network::Routes;
 use falaj_theory::network::{Flow, Network, Order, Server};
@@ -128,8 +128,8 @@ pub fn read(text: &str) -> Result<Read, String> {
             }
             None => None,
         };
-        // A packet leaves with its last bit, so the service is later by the length of a packet (Le
-        // Boudec and Thiran, 1.7.1).
+        // A packet leaves with its last bit, so the service is later by the time for the largest
+        // packet (Le Boudec and Thiran, 1.7.1).
         let later = if packets { packet } else { exact(0) };
         let service = inside.service(of, &at, &later)?;
         made.push(Server { name: names[n].to_owned(), service, line });
@@ -443,7 +443,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
                 flow.name
             ));
         };
-        // A straight piece lies on the line of a token bucket.
+        // Each straight piece of the arrival curve lies on the line of a token bucket.
         let buckets: Vec<(f64, f64)> = sent
             .pieces()
             .iter()

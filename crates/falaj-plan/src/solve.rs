@@ -113,7 +113,7 @@ struct SolvedShare {
 fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare> {
     let share = |param: &Param| {
         let (step, value): (u64, fn(u64) -> Value) = match param.kind {
-            // A delay is shortest if a whole number of packets fits.
+            // A delay is shortest if a whole number of packets fits into this time.
             Kind::Span => (setup.largest_airtime().0, |v| Value::Span(Span(v))),
             Kind::Bytes => (setup.largest.into(), Value::Bytes),
             Kind::Rate => (setup.rate.0 / 1000, |v| Value::Rate(Rate(v))),

@@ -94,7 +94,7 @@ impl Outlook {
     }
 }
 
-/// The outlooks of all flows of one direction, with the sources that send to them.
+/// The outlooks of all flows of one direction; `sources` are the sources that send to these flows.
 ///
 /// # Errors
 /// The discipline refuses its setup.
@@ -147,7 +147,8 @@ pub fn outlooks(
         add_by_rivals(&served, &envelopes, rate, &mut bounded);
     }
     let mut out = Vec::new();
-    // The flow above a leaf is found by a search; for thousands of leaves that takes long.
+    // Without divided flows, the search for the flow above each leaf is avoided: for thousands of
+    // leaves it takes long.
     let undivided = direction.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
     let limit_of = |f: usize| match direction.pipe.setup.flows.get(f).filter(|_| undivided) {
         Some(flow) => flow.limit,
