@@ -56,7 +56,7 @@ pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>
     let mut commands = Vec::new();
     let mut command: Vec<Word> = Vec::new();
     let mut chars = text.char_indices().peekable();
-    // The next word is the file of a redirection.
+    // True if the next word is the file of a redirection.
     let mut redirected = false;
     let mut variables = Variables { values: BTreeMap::new(), budget: 1 << 20 };
     let mut list = AndOrList::default();

@@ -36,8 +36,8 @@ struct Stage {
 }
 
 /// Makes the scenario of a script, with its changes. `command` changes the `state` of the host by a
-/// command, and `draft` makes the scenario of a state. The result is empty if there is an error, or
-/// no link.
+/// command, and `draft` makes the scenario of a state. The result is empty if there is no link. It
+/// has no meaning if there is an error.
 pub(crate) fn run<S>(
     commands: &[Vec<Word>],
     state: &mut S,

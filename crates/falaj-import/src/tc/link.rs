@@ -244,7 +244,8 @@ impl<'a> PacketPaths<'a> {
             .or(self.firewall.rules.first().map(|rule| (rule.at.clone(), "a mark of the firewall")))
     }
 
-    /// The classes that rules must distinguish: matches, link before, and place in the script.
+    /// The classes that rules must distinguish, each with its matches, the link before it, and its
+    /// place in the script.
     fn told_apart(&self) -> Vec<(Vec<String>, Option<String>, Range<usize>)> {
         let mut ways: Vec<(Vec<String>, Option<String>, Range<usize>)> = self
             .classes

@@ -388,8 +388,8 @@ impl Comparison {
         }
     }
 
-    /// Prints the reasons for missing averages, and the averages over several flows. Each is
-    /// printed once.
+    /// Prints the reasons for missing averages, and the averages over several flows. Of equal lines
+    /// in a row, only the first is printed.
     fn tell_expected(&self) {
         let note = |row: &ComparedFlow| match &row.expected {
             Err(why) => Some(format!("no averages are known: {why}")),

@@ -40,8 +40,8 @@ pub(crate) struct ReplayOutput<'a> {
     pub(crate) as_json: bool,
 }
 
-/// Replays `path` through the link of `scenario` or, if that is `None`, of the capture's own
-/// scenario.
+/// Replays the capture at `path` through the links of `scenario` or, if that is `None`, of the
+/// capture's own scenario.
 pub(crate) fn main(
     path: &Path,
     scenario: Option<&Path>,
