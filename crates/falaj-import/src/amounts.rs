@@ -119,18 +119,18 @@ fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
     whole.map(|n| n / *over as u64).map_err(|e| wrong(e.what, e.help))
 }
 
-/// Reads a rate in bits a second, in the syntax of tc, where `bps` means bytes a second.
+/// Reads a rate in the syntax of tc, where `bps` means bytes a second; returns bits a second.
 pub(crate) fn tc_rate(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_RATE)
 }
 
-/// Reads a size in bytes, in the syntax of tc, where `k` means 1024.
+/// Reads a size in the syntax of tc, where `k` means 1024; returns bytes.
 pub(crate) fn tc_size(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_SIZE)
 }
 
-/// Reads a time in nanoseconds. A bare number other than 0 is an error, because some versions of tc
-/// read it as microseconds and others as nanoseconds.
+/// Reads a time in the syntax of tc; returns nanoseconds. A bare number other than 0 is an error,
+/// because some versions of tc read it as microseconds and others as nanoseconds.
 pub(crate) fn tc_time(word: &Word) -> Result<u64, Problem> {
     if !word.text.is_empty() && word.text.bytes().all(|b| b == b'0') {
         return Ok(0);

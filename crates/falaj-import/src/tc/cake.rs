@@ -36,7 +36,8 @@ impl Cake {
         self.rate
     }
 
-    /// The discipline; if `shaped`, the rate is the discipline's own.
+    /// The discipline. If `shaped`, its `bandwidth` becomes one of its keys; otherwise the caller
+    /// sets the link's rate to it.
     pub(super) fn fair(&self, shaped: bool) -> Fair {
         let mut fair = self.fair.clone();
         if let Some(bits) = self.rate.filter(|_| shaped) {
@@ -220,7 +221,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
 const BY_CONNECTION: &str =
     "falaj isolates connections, not hosts: a host with more connections gets more of the link";
 
-/// CoDel's interval is the round-trip time, and its target a twentieth of it.
+/// Sets CoDel's interval to the round-trip time, and CoDel's target to a twentieth of this time.
 fn round_trip(cake: &mut Cake, rtt: u64, at: &Word) -> Result<(), Problem> {
     if !(20..=4_000_000_000).contains(&rtt) {
         let why =

@@ -294,11 +294,12 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
     }
 }
 
-/// The slopes of `cbs`, in bit/s: the idle slope of the class, and the sum of both slopes.
+/// The rates that the slopes of `cbs` give, in bit/s: the idle slope of the class, and the rate of
+/// the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cbs {
     pub(super) idle: u64,
-    /// Rate of the port, which is the sum of the absolute values of both slopes.
+    /// The sum of the absolute values of both slopes.
     pub(super) port: u64,
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Filter {
     pub(super) to: Target,
     pub(super) police: Option<Police>,
     /// If this filter's policer leaves some packets to the next filter: the marks of packets that
-    /// this policer, or that of a later filter, has left to the next filter. Otherwise empty.
+    /// this policer, or the policer of a later filter, has left to the next filter. Otherwise
+    /// empty.
     pub(super) past: Vec<u32>,
     /// The mark that packets must have.
     pub(super) marks: Option<Marked>,
@@ -645,8 +646,8 @@ fn flower(word: &Word, args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Probl
     Ok(())
 }
 
-/// Checks whether `action` may follow the actions before it. `police` is the policer if it is the
-/// only one of these; otherwise `None`, which is an error.
+/// Checks whether `action` may follow the actions before it. `police` is the policer if the only
+/// action before is a policer; otherwise `None`, and the result is an error.
 fn follows(action: &Word, police: Option<&Police>) -> Result<(), Problem> {
     match police.filter(|_| action.text != "police") {
         Some(police) => police.before_action(action),

@@ -146,8 +146,8 @@ impl Direction<'_> {
         self.flows.extend([table, part]);
     }
 
-    /// Converts the queue of a leaf class, or the discipline that divides this queue; a link may
-    /// come before.
+    /// Converts the queue of a leaf class, or the discipline that divides this queue. The packets
+    /// may pass a link before it.
     fn leaf(
         &mut self,
         mut table: Table,

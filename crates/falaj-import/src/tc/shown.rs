@@ -1,4 +1,5 @@
-//! The lines that `tc qdisc show` and `tc class show` print: the same options in another order.
+//! The lines that `tc qdisc show` and `tc class show` print: they have the options of commands, in
+//! another order.
 
 use crate::args::{Args, no_equal_phrase};
 use crate::lines::Word;

@@ -1,6 +1,6 @@
-//! Sends a scenario's sources as real datagrams from virtual adapters, in namespaces or in guests,
-//! to the uplink, and counts packets and bytes per window. The link may be changed at the beginning
-//! of windows.
+//! Sends the packets of a scenario's sources as real datagrams from virtual adapters, in namespaces
+//! or in guests, to the uplink. Counts packets and bytes per window. The link may be changed at the
+//! beginning of windows.
 
 mod guests;
 mod simulated;
@@ -34,7 +34,7 @@ pub(crate) struct TrafficPlan<'a> {
     pub(crate) scenario: &'a Scenario,
     /// For each source, the index of the adapter that it sends from. Each adapter has a source.
     pub(crate) homes: &'a [usize],
-    /// The adapters by the names that flows with an `adapter` use.
+    /// The names of the adapters, which are those of the flows with the key `adapter`.
     pub(crate) adapters: &'a [&'a str],
     pub(crate) window: Span,
     /// Called immediately before the sources begin; it may start threads.
@@ -204,8 +204,8 @@ fn windows(plan: &TrafficPlan, marks: &[Mark], report: &EndReport) -> Vec<Window
         let grown = |of: fn(&Counters) -> u64| {
             is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect()
         };
-        // The queue was not empty at both ends of the window, and no packet arrived at an empty
-        // queue between them.
+        // The queue had packets at the beginning and at the end of the window, and no packet
+        // arrived at an empty queue in between.
         let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
         let demanded = |(f, (is, was)): (usize, (&Compliance, &Compliance))| {
             waited(f) && is.periods == was.periods

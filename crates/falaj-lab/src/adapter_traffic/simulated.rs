@@ -21,7 +21,8 @@ pub(crate) struct SimulatedTraffic {
     pub(crate) longest: Vec<Span>,
 }
 
-/// Sends from the adapters in `homes`, by source, and makes the scheduled changes of the link.
+/// Sends the sources' packets, and makes the scheduled changes of the link. `homes` has the adapter
+/// of each source.
 pub(crate) fn simulate(
     scenario: &Scenario,
     homes: &[usize],
@@ -82,7 +83,8 @@ pub(crate) fn simulate(
         let handle = owners.len() as u32;
         owners.push(homes[n] as u8);
         let entry = network.route_to(UP, FlowId(scenario.traffic[n].flow as u32));
-        // The link accounts IP packets.
+        // The source's size becomes the length of an IP packet. A link that accounts another layer
+        // adds the headers of this layer.
         let packet = IngressPacket { handle, length: packet.bytes, label: &Label::default() };
         network.enter(entry, &Key::default(), packet, at, &mut out);
         note(&mut out, &owners);

@@ -63,11 +63,12 @@ pub(super) struct ConsumerReport {
     /// Time from the end of the first batch, or of the skipped time, to the end of the last batch,
     /// in nanoseconds.
     pub(super) nanos: u64,
-    /// CPU time between the first batch and the last, in nanoseconds.
+    /// CPU time during the same time, in nanoseconds.
     pub(super) cpu: u64,
     /// Wake-ups sent to the writer.
     pub(super) rung: u64,
-    /// The sum of the timestamps, which proves that every packet was read.
+    /// The sum of the packets' timestamps, or of their numbers without timestamps: to compute it,
+    /// the process reads every packet.
     pub(super) sum: u64,
     /// Delays in nanoseconds: the mean, and the required quantile.
     pub(super) delay: Option<(f64, u64)>,

@@ -247,7 +247,7 @@ fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Re
     while now - began < load.long.0 && sender.failed.is_none() {
         for number in sent..sent + STEP {
             packet[STAMP..STAMP + 8].copy_from_slice(&number.to_le_bytes());
-            // The packet fits into a batch: this was checked for the smallest batch.
+            // The packet fits into a batch: `bench` has checked `--bytes`.
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
         }
         sent += STEP;
@@ -339,8 +339,8 @@ fn piece(
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));
         sent += 1;
         stream.next = stream.source.next();
-        // Read only after a packet and not in each iteration, because the other process writes
-        // this memory.
+        // `crossed` is called only after a packet and not in each iteration, because the other
+        // process writes the memory that it reads.
         if sender.tuned
             && let Some(crossed) = sender.endpoint.crossed()
         {

@@ -39,7 +39,7 @@ const RING: usize = 1 << 22;
 const SKIP: Span = Span::from_millis(100);
 /// Timeout of batches. The model has none; here batches are full long before this time.
 const TIMEOUT: Span = Span::from_secs(60);
-/// Minimum number of batches of the slowest stream in a measurement.
+/// Minimum number of full batches that the slowest stream sends in a measurement.
 const FILLED: f64 = 20.0;
 
 impl Streams {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const BYTES: usize = 16 << 20;
 
 /// The parameters of the process, which are sent to it first: the times, from its start, between
-/// which it writes. The process ends when its standard input is closed.
+/// which it writes. The process ends at `to`, or when its standard input is closed before.
 #[derive(Serialize, Deserialize)]
 struct Times {
     from: Duration,
@@ -51,7 +51,8 @@ pub(super) struct Done {
     pub(super) group: String,
 }
 
-/// The process that writes from one instant to another; it ends when this is dropped.
+/// The process that writes from one instant to another. It ends at the latest when this value is
+/// dropped.
 pub(super) struct DiskLoad {
     process: Child,
     says: BufReader<ChildStdout>,

@@ -42,8 +42,8 @@ pub(super) struct Source<'s, 'a> {
     pub(super) chosen: Option<&'s Chosen<'a>>,
     /// Keys of flows that are not an error, although this direction's discipline does not use them.
     pub(super) elsewhere: &'s [Key],
-    /// True if another header probably misspells the link's name: some of the link's tables are
-    /// there.
+    /// True if another header probably misspells the link's name, so that some of the link's tables
+    /// are under that header.
     pub(super) parted: bool,
     /// The scenario's directory; names of files are relative to it.
     pub(super) beside: &'s Path,

@@ -20,8 +20,9 @@ pub(crate) struct Queue {
 }
 
 /// The limit of a queue for which the scenario sets none: the bytes that the link carries in a
-/// round trip, or in 50 ms if that is longer. It is at least two packets of `largest` bytes, and
-/// less than 4 GiB. On a link with an unlimited rate the limit is 1000 packets.
+/// round trip, which is twice the delay, or in 50 ms if that is longer. It is at least two packets
+/// of `largest` bytes, and less than 4 GiB. On a link with an unlimited rate the limit is 1000
+/// packets.
 pub fn default_queue(rate: Rate, delay: Span, largest: u32) -> Limit {
     if rate.is_unlimited() {
         return Limit::Packets(1000);

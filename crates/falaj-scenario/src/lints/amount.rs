@@ -18,7 +18,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     })
 }
 
-/// Returns the text if it has at most four significant digits.
+/// Returns the text if it has at most four significant digits, and at most six digits in all.
 fn readable(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let count = digits.trim_matches('0').len();

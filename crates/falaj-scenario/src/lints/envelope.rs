@@ -15,7 +15,7 @@ pub(crate) fn envelopes(
     sources: &[&(Source, Range<usize>)],
     problems: &mut Vec<Problem>,
 ) {
-    // If a mask divides the flow, each of the resulting flows has the envelope, and the
+    // If a mask divides the link or the flow, each of the resulting flows has the envelope, and the
     // distribution of sources over these flows is unknown here.
     let single = |flow: &usize| {
         direction.pipe.masks.link.is_none() && direction.pipe.masks.of(*flow).is_none()

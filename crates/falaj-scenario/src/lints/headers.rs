@@ -8,7 +8,7 @@ use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
-/// A flow's traffic that fits or not depending on whether headers are counted.
+/// Traffic of a flow or of a link that fits or not, depending on whether headers are counted.
 pub(crate) struct Headers {
     /// Rate of the sources as written, with headers or without.
     written: Rate,
@@ -22,7 +22,8 @@ pub(crate) struct Headers {
     added: f64,
     limit: Rate,
     layer: CountedLayer,
-    /// The first source's packet size as written, and the same size with headers.
+    /// The size of the first source's largest packet as written, and the same size with headers
+    /// added.
     size: (u32, u32),
 }
 

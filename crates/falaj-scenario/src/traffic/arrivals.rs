@@ -20,8 +20,7 @@ use falaj_traffic::tcp::Tcp;
 use std::ops::Range;
 use std::path::Path;
 
-/// The models: for each its name, the keys that it may have besides `size`, and the keys that it
-/// requires.
+/// The models: for each its name, those of [`KEYS`] that it may have, and those that it requires.
 const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ("poisson", &["rate"], &["rate"]),
     ("cbr", &["rate"], &["rate"]),

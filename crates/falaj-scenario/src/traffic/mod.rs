@@ -336,8 +336,9 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     Ok(key)
 }
 
-/// Warns if the traffic of a link exceeds the envelopes of its flows. If the link sets no
-/// accounting layer, it also warns if only the headers decide whether the traffic fits.
+/// Warns if the traffic of a link exceeds the envelopes of its flows. For a direction that sets
+/// none of `layer`, `overhead` and `cells`, it also warns if only headers decide whether the
+/// traffic fits.
 pub(crate) fn counted(
     n: usize,
     known: &Known,

@@ -71,7 +71,8 @@ pub(crate) fn connection(
     whole.then_some(tcp)
 }
 
-/// Reports properties of a connection that do not fit its first link.
+/// Reports an error if the connection's segments have several sizes, or if its first link has no
+/// rate.
 pub(crate) fn judge(
     sizes: &Sizes,
     direction: &Direction,

@@ -208,9 +208,9 @@ fn time(seconds: f64) -> String {
 }
 
 impl Args {
-    /// Returns the streams of batches, first those towards the virtual machines. Also returns a
-    /// number: the delays of this many first groups of streams count. With `--guest`, the values
-    /// `vms`, `rate` and `back` are not used.
+    /// Returns the streams of batches, first those towards the virtual machines. Also returns the
+    /// number of groups of streams, from the first on, whose delays count. With `--guest`, the
+    /// values `vms`, `rate` and `back` are not used.
     fn streams(&self, vms: usize, rate: f64, back: f64) -> (Vec<Stream>, usize) {
         if !self.guest.is_empty() {
             return self.streams_of_guests();

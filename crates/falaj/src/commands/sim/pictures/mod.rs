@@ -24,8 +24,8 @@ pub(crate) const SHARES: &[f64] = &series::SHARES;
 pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Span) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
-    // Simulates the first replication twice more: to find where its delays are longest, and to
-    // record what happens there.
+    // Simulates the first replication twice more: to find when its delays are longest, and to
+    // record the packets around these instants.
     let duration = study.duration();
     let (experiment, seed) = (experiment(scenario, duration), scenario.run.seed);
     let stop = AtomicBool::new(false);
