@@ -1,5 +1,5 @@
 //! The limits of an emulator's accuracy according to the talk: its timer, and packets that compete
-//! for the card. The operating system is in [`system`](super::system).
+//! for the card. The third limit, the operating system, is in [`system`](super::system).
 
 use super::super::curves::{CurvePoint, FigureCurve, PaperFigure, Published};
 use super::pipes::{OUT, datagram, network, send};

@@ -155,7 +155,8 @@ impl Cell {
         let (window, round) = (self.window(), self.round().0 as f64);
         let rounds = match self.congestion {
             Congestion::Reno => 0.5 * window,
-            // At first there is a mark in each round trip; without marks, DCTCP behaves as Reno.
+            // While packets are marked, DCTCP may reduce its window in each round trip; without
+            // marks, it behaves as Reno. The longer of the two periods counts.
             Congestion::Dctcp => 0.5 * window,
             Congestion::Bbr => 8.0,
             // The window grows as fast as Reno's if it is small, and by CUBIC's cubic function if

@@ -101,12 +101,13 @@ impl Row {
     }
 }
 
-/// Names and units of the judged quantities, and the measured value of one unit.
+/// Names and units of the judged quantities. To be in this unit, a measured value is divided by its
+/// entry of `UNITS`.
 const STATEMENTS: [(&str, &str); 3] =
     [("goodput", "Mbit/s"), ("mean delay", "ms"), ("99th percentile of the delay", "ms")];
 const UNITS: [f64; 3] = [1e6; 3];
 
-/// The tolerances without random losses, as fractions of the kernel's.
+/// The tolerances without random losses, as fractions of the kernel's values.
 const CHOSEN: [f64; 3] = [GOODPUT, DELAY, DELAY];
 
 /// The tolerances, as fractions of the kernel's values: no less than the difference by chance.

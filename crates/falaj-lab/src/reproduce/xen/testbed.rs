@@ -19,7 +19,7 @@ const QUEUE: &str = "400p";
 /// The queue that all flows share.
 const SHARED: &str = "200p";
 
-/// The server of the link.
+/// The scheduler of the link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Divider {
     /// One queue for all machines.

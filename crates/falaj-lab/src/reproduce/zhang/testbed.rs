@@ -166,7 +166,7 @@ impl Testbed {
 fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<Observed> {
     let mut arrivals = Vec::new();
     for (n, source) in scenario.traffic.iter().enumerate() {
-        // The link accounts IP packets.
+        // The link accounts IP packets, so a source's size is the length of an IP packet.
         let of = Arrival {
             way: 0,
             flow: Some(FlowId(source.flow as u32)),
@@ -238,8 +238,8 @@ impl Observed {
     /// The thesis counts inside its scheduler. Here the output is counted, so that no discipline
     /// needs counters. A service of LC is a sequence of its packets without a pause. LC remains
     /// backlogged if it has packets when this sequence ends and a packet of another flow follows. A
-    /// round is over when the next BE flow comes before the last one in their order, or when the
-    /// link becomes idle.
+    /// round is over when a BE flow follows that precedes the previous BE flow in their order, or
+    /// when the link becomes idle.
     fn of(arrivals: &[Arrival], replayed: &Replayed, until: Time) -> Observed {
         let sent =
             arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
