@@ -237,8 +237,8 @@ const MIXES: [(&str, [(u32, u32); 3]); 2] =
 /// `74B x 7, 590B x 4, 1514B x 1`.
 ///
 /// `imix` is the usual mix of the internet, 7 : 4 : 1, in lengths of Ethernet frames; `imix-ip` is
-/// the same mix in lengths of IP packets. The smallest packet has room for the data
-/// by which a live sender identifies its datagrams.
+/// the same mix in lengths of IP packets. The smallest packet of each mix has room for the data by
+/// which a live sender identifies its datagrams.
 ///
 /// # Errors
 /// The errors of [`parse_size`]; a size of zero, or of 2^32 or more; a range that ends before it
