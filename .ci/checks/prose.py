@@ -29,7 +29,7 @@ RULES = [
 
 def paragraphs(text, comment=None):
     """The paragraphs of a page, or of the comments that `comment` matches, each with the number of its first line. Each
-    cell of a table is a paragraph."""
+    cell of a table is a paragraph; the cells of its head are left out."""
     fenced, current, first = False, [], 0
     markdown = comment is None
     lines = [*text.split("\n"), ""]
@@ -58,7 +58,7 @@ def paragraphs(text, comment=None):
 
 
 def comments(text):
-    """The comments of a file in TypeScript or C without their marks, each with the number of its first line."""
+    """The comments of a file in TypeScript or C, each with the number of its first line; without the marks of comments."""
     for found in SCRIPT_COMMENT.finditer(text):
         if found.group(1):
             body = found.group(1).removesuffix("*/")

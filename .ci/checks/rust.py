@@ -76,7 +76,7 @@ class Source:
     # Each word that a glob import may define, with its first line.
     words: dict = field(default_factory=dict)
     strings: list = field(default_factory=list)
-    # Names of modules in files of their own that exist for tests alone, with the module that declares them.
+    # Names of modules that exist for tests alone and have files of their own, each with the module that declares it.
     test_modules: list = field(default_factory=list)
     test_only: bool = False
 

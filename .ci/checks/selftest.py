@@ -41,7 +41,7 @@ def allowing(*excuses):
 
 
 def only(files, **more):
-    """The files of the ring, and in place of some of them the files of `more`."""
+    """The tree of `files`, with the files of `more` in addition, or in place of those of the same name."""
     return LOW | files | {f"crates/low/src/{name}.rs": text for name, text in more.items()}
 
 

@@ -203,7 +203,7 @@ fn replications(by_run: &[Vec<Row>]) -> PyResult<Columns> {
     Columns::new(columns)
 }
 
-/// Number of packets by flow and by delay, to three digits.
+/// Number of packets for each flow and each delay. Delays are precise to three digits.
 fn histogram(delays: &[(String, Meter)]) -> PyResult<Columns> {
     let (mut flow, mut delay, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     for (name, meter) in delays {

@@ -105,7 +105,7 @@ impl Scenario {
         Ok(Scenario { text, file: self.file.clone(), warnings: warnings.to_string(), read })
     }
 
-    /// The plan as JSON, as `falaj plan --json` has it.
+    /// The plan as JSON, as `falaj plan --json` prints it.
     fn plan_json(&self) -> PyResult<String> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
         Ok(json::all(&self.read, &ways, None, None).to_string())

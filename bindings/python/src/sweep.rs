@@ -19,7 +19,7 @@ pub(crate) struct Sweep(sweep::Sweep);
 #[pymethods]
 impl Sweep {
     /// Values by key. Replications, seed and duration are the scenario's if they are None;
-    /// `times_ns` is the duration and the warm-up that is not counted.
+    /// `times_ns` has the duration, and the warm-up, which is not counted.
     #[new]
     fn new(
         py: Python<'_>,

@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster of two workers on this machine: in a session of its own, so that all processes
+"""A sweep on a Ray cluster of two workers on this machine. It runs in a session of its own, so that all processes
 that Ray starts are ended with it."""
 
 import os
@@ -18,7 +18,7 @@ AXES = {"link.uplink.rate": ["10mbit", "20mbit"], "scheduler": ["drr", "fifo"]}
 
 
 def run(script, *args):
-    """Runs a script that uses Ray, and returns its output. The temporary directory has a short name because names of sockets are limited."""
+    """Runs a script that uses Ray, and returns its output. The temporary directory has a short name because Ray's sockets are in it, and the path of a socket is limited in length."""
     pytest.importorskip("ray", reason="there is no Ray for this Python")
     place = tempfile.mkdtemp(prefix="ray", dir="/tmp")
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_TMPDIR": place, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}

@@ -27,7 +27,7 @@ def signature(name, what):
     except (TypeError, ValueError):
         text = getattr(what, "__text_signature__", None) or ""
     text = re.sub(r"\((self|cls)(, )?", "(", text).replace("$", "")
-    # The names that users write.
+    # Leaves the names that users write.
     text = re.sub(r"\(/(, )?", "(", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     for module in ("typing.", "falaj.scenario.", "falaj.results.", "falaj.plotting.", "falaj.planning.", "falaj.table.", "falaj._falaj.", "builtins."):

@@ -4,7 +4,7 @@ import falaj
 
 
 class RoundRobin:
-    """A packet of each flow in turn, as the built-in `rr` of quantum 1."""
+    """A packet of each flow in turn, as the built-in `rr` sends them with a quantum of 1."""
 
     work_conserving = True
 

@@ -13,7 +13,7 @@ def test_flows_are_measured_with_intervals(scenario):
     result = scenario.simulate(replications=5, warm_up=0)
     voice, rest = result.flows.to_dicts()
     assert (voice["flow"], rest["flow"], voice["replications"]) == ("voice", "rest", 5)
-    # 1 Mbit/s in packets of 200 B, in five replications of one second, within four standard deviations of Poisson arrivals.
+    # 1 Mbit/s in packets of 200 B is 3125 packets in five replications of one second; the tolerance is four standard deviations.
     assert abs(voice["offered"] - 3125) < 4 * 3125**0.5
     assert voice["offered"] >= voice["delivered"] + voice["dropped"]
     assert rest["delay_p50_ns"] <= rest["delay_p99_ns"] <= rest["delay_max_ns"] * 1.001
@@ -213,7 +213,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     assert [line.get_label() for line in (came, left, least)] == ["arrivals", "departures", "served at least"]
     for x, y in zip(*least.get_data()):
         at = np.searchsorted(left.get_xdata(), x, side="right") - 1
-        # `departures` does not count the packet in transmission yet, of at most 1.5 kB.
+        # `departures` does not yet count the packet in transmission, which has at most 1.5 kB.
         assert y <= left.get_ydata()[max(at, 0)] + 1.5
     result.plot.timeline().figure.canvas.draw()
     for wrong in [lambda: result.plot.throughput(parts=0), lambda: result.plot.cumulative("nobody")]:

@@ -31,9 +31,9 @@ class Plot:
         intervals of the median, the 99 % and the 99.9 % quantile, if they are known."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
-            # The fraction of delays that are longer than each.
+            # For each delay, the fraction of delays that are longer.
             longer = 1 - np.cumsum(packets) / packets.sum()
-            # The last one is exactly zero, which a logarithmic axis cannot show.
+            # The last fraction is exactly zero, which a logarithmic axis cannot show.
             x, y = np.concatenate([[0.0], delay]), np.concatenate([[1.0], longer])
             ax.step(x[:-1] / 1e6, y[:-1], where="post", label=name, **_style(n))
             self._intervals(ax, n, name, longer=True)

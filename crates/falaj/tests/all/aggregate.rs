@@ -110,7 +110,7 @@ fn unequal_guests_have_answers_of_their_own() {
     let mixed = dimension("--guest 200k --guest 40k,back=0");
     let largest = |json: &serde_json::Value| number(&json["sizes"][0]["to"]["size"]);
     assert!(largest(&fast) >= 200.0 && (50.0..90.0).contains(&largest(&mixed)), "{mixed}");
-    // As in the paper, a single batch carries the packets to all machines.
+    // With `--shared`, as in the paper, a single batch carries the packets to all machines.
     let shared = plan(&format!("{cost} --shared --guest 200k --guest 40k,size=20 --json")).json();
     assert!(largest(&shared) >= 200.0, "{shared}");
 }

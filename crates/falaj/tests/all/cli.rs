@@ -615,8 +615,8 @@ fn guarantees_are_the_papers_by_hand() {
     check(&json, "a", [l + 9 * s + before + own, l + 10 * s + before, 2 * l, rate]);
     // N r L = 807,466.7 ns.
     let own = 807_467;
-    // b sends at least 1876 B in two phases: more than W carries, which is 1875 B. This gives a
-    // higher rate than W - L in each phase.
+    // b sends at least 1876 B in two phases: more than the 1875 B that a phase W carries. This
+    // gives a higher rate than W - L in each phase.
     let (before, rate) = (s - 500_000, 1_876 * 8_000_000_000 / (2 * s));
     check(&json, "b", [l + 2 * s + before + own, l + 3 * s + before, 2 * l, rate]);
 }
@@ -781,7 +781,7 @@ fn an_envelope_bounds_delay_and_backlog() {
         (&a["backlog"]["lossless"], &a["backlog"]["enough"]),
         (&false.into(), &"4242B".into())
     );
-    // With two buckets, both constraints hold: the last byte of the second one's burst, 1000 B,
+    // With two buckets, both constraints hold: the last byte of the second bucket's burst, 1000 B,
     // waits longest.
     let two = format!(r#"[{bucket}, {{ rate = "80mbit", burst = "1000B" }}]"#);
     let a = plan("envelope-two.toml", &sends(&two, "20p"));
@@ -1825,7 +1825,7 @@ fn the_pages_show_what_is_printed() {
             let (command, shown) = session.split_once('\n').expect("a command and what it shows");
             let words: Vec<&str> =
                 command.strip_prefix("$ falaj ").expect("a command of falaj").split(' ').collect();
-            // The picture has a test of its own.
+            // Without the option `--svg`: the picture has a test of its own.
             let words = words.split(|word| *word == "--svg").next().unwrap_or_default();
             assert_shown(shown, &falaj_at(&root, words).out);
         }
@@ -1912,8 +1912,8 @@ fn rules_are_simulated() {
     assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
 }
 
-/// After three links, the jitter of calls is within the bound planned for the last one. With the
-/// regulator `rate-jitter`, which only restores gaps, it is larger.
+/// After three links, the jitter of calls is within the bound planned for the last link. With the
+/// regulator `rate-jitter`, which only restores gaps, the jitter is larger.
 #[test]
 fn jitter_over_a_chain_is_planned_and_simulated() {
     let example = include_str!("../../../../examples/jitter.toml");
@@ -1964,8 +1964,8 @@ fn the_tutorial_shows_what_is_printed() {
     };
     let sessions = blocks(&page, "console");
     let mut at = sessions.iter();
-    // Finds the next session with this command, checks that the command prints the output shown,
-    // and returns its exit status.
+    // Finds the next session with this command, checks that the command prints the output that the
+    // session shows, and returns the command's exit status.
     let mut shows = |command: &str| {
         let prompt = format!("$ falaj {command}\n");
         let session =

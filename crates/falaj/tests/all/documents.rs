@@ -35,8 +35,8 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("packages").clone()
 }
 
-/// Licences that a program under Apache-2.0 or MIT may include and redistribute: one list, which
-/// cargo-deny reads too.
+/// Licences of the code that a program under Apache-2.0 or MIT may include and redistribute. This
+/// is the list that cargo-deny reads.
 static LICENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let deny: toml::Table = read("deny.toml").parse().expect("TOML");
     let list = deny["licenses"]["allow"].as_array().expect("a list");
@@ -214,7 +214,7 @@ fn front_pages_name_each_module() {
 }
 
 /// Checks the settings that confine the service in the systemd unit. Each capability of the unit is
-/// necessary: measurements showed that without any one of them an adapter's port is refused.
+/// necessary: measurements showed that an adapter's port is refused if one of them is missing.
 #[test]
 fn the_unit_for_systemd_confines_the_service() {
     let unit = read("examples/systemd/falaj.service");

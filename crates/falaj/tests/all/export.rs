@@ -170,8 +170,8 @@ fn ends(scenario: &str, capture: &str, table: &str) -> Vec<String> {
     text(table).lines().skip(1).map(of).collect()
 }
 
-/// A change of the rate corrects the end of the packet that is on the wire. The packets have lines
-/// at both links of their path, and their numbers in the capture.
+/// A change of the rate corrects the end of the packet that is on the wire. A packet has a line for
+/// each link of its path, with the packet's number in the capture.
 #[test]
 fn a_packet_on_the_wire_ends_at_the_new_rate() {
     let link = "rate = \"8mbit\"\nlayer = \"ip\"\n";
@@ -255,8 +255,8 @@ fn pictures_are_drawn_of_all_that_is_asked_for() {
         let svg = text(&format!("plotted/{name}.svg"));
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
-        // The picture has colours for a dark page. A second line has its own stroke; three pictures
-        // have no second line.
+        // The picture has colours for a dark page. A second curve has its own stroke; three
+        // pictures have no second curve.
         assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
         let single = ["drops", "timeline", "fairness"].contains(&name);
         assert_eq!(svg.contains("stroke-dasharray"), !single, "{name}");

@@ -14,7 +14,7 @@ pub(crate) fn commands() -> Vec<Vec<String>> {
     headings.filter(|heading| heading.starts_with("falaj")).map(words).collect()
 }
 
-/// Returns a command's output for this flag, as wide as the pages.
+/// Returns a command's output for this flag, at most 100 columns wide.
 pub(crate) fn help(command: &[String], flag: &str) -> String {
     let words: Vec<&str> = command.iter().map(String::as_str).chain([flag]).collect();
     let ran = program(&words).env("COLUMNS", "100").output().expect("it starts");

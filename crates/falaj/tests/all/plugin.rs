@@ -34,7 +34,8 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
         planned.err.contains("flow `a`: `./libtwin.so`: the `quantum` is out of range"),
         "{planned:?}"
     );
-    // A `/` does not always mean a path: names of a discipline's regimes have one too.
+    // A name with a `/` is not always a path: the names of a discipline's regimes contain a `/`
+    // too.
     let kinds = "drr,./libtwin.so,hfsc/real-time";
     let bench =
         falaj(&["bench", "sched", "--alg", kinds, "--flows", "4", "-n", "2k", "--repeat", "1"]);
@@ -67,7 +68,8 @@ fn what_breaks_the_contract_is_told_at_the_end() {
         (&json!("uplink up"), &json!("./libunknown.so"))
     );
     assert_eq!(breach["times"], 2);
-    // The substitute serves the flows in turn, one packet each: both flows get packets through.
+    // After the breach, a substitute for the library serves the flows in turn, one packet each, so
+    // packets of both flows are delivered.
     let sent = |name: &str| flow(&json["flows"], name)["delivered"].as_u64().expect("a number");
     // In each replication, the library sent four packets before the breach, and one packet may be
     // in transmission at the end.

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Sends a datagram there and back through a relay that is then interrupted; returns the relay's
-/// output, and the round-trip time.
+/// Sends a datagram through a relay to an echo server and back, and then interrupts the relay.
+/// Returns the relay's output, and the round-trip time.
 fn relayed(flags: &[&str]) -> (Ran, Duration) {
     relayed_times(1, flags)
 }

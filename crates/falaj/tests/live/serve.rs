@@ -1405,8 +1405,8 @@ fn open_within() {
         });
     let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\n";
-    // As after an upgrade of the installed program, the executable of the running one is deleted. A
-    // service manager listens.
+    // The executable of the running program is deleted, as after an upgrade of the installed
+    // program. A service manager listens.
     let copy = directory().join("falaj-upgraded");
     let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);

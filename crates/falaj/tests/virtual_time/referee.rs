@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Range by which a packet's delay through falaj may differ from that through the kernel, in
 /// nanoseconds. falaj's path has two more passages between kernel and program, and each reading of
-/// the clock takes 256 ns; through the kernel, a packet that has to wait may take longer too.
+/// the clock takes 256 ns. A packet that has to wait may also take longer through the kernel.
 /// Differences of -3.4 to 7.5 us were seen.
 const LATER: std::ops::RangeInclusive<i64> = -5_000..=10_000;
 /// One packet in this number may be dropped only by the kernel, or only by falaj: such a packet

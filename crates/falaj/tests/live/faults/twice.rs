@@ -65,7 +65,7 @@ pub(crate) fn interface() {
 }
 
 /// A second process requests a control socket in use, then a namespace in which falaj has already
-/// created its interface: it is refused.
+/// created its interface. It is refused both times.
 pub(crate) fn socket_and_namespace() {
     let link = Link::start("first", &["--rate", "10mbit", "--", "cat"]);
     let at = link.control.to_str().expect("UTF-8");
