@@ -150,8 +150,8 @@ fn a_trace_with_many_lines() {
     assert_eq!(scenario.changes.iter().count(), 999);
 }
 
-/// Two traces that repeat after different times make a schedule that is too long. The title of the
-/// error is the last one, by which the command line recognizes it.
+/// Two traces that repeat after different times make a schedule that is too long. The last problem
+/// has the title by which the command line recognizes this error.
 #[test]
 fn repetitions_without_a_short_common_multiple() {
     let file = Contents::new(b"time,rate_mbit,delay_ms\n0,8,5\n2,4,50\n");

@@ -489,8 +489,8 @@ fn rules(users: &Users) {
     assert_eq!(of("rules", "rule", "chain", "packets"), 2.0);
     assert_eq!(of("rules", "rule", "gone", "packets"), 1.0);
     assert_eq!(of("rules", "rule", "on", "packets"), 3.0);
-    // The rule matches packets that continue after the second link, and a few packets that the
-    // kernels send on their own.
+    // The rule `rest` matches packets that continue after the second link, and a few packets that
+    // the kernels send on their own.
     assert!(of("rules", "rule", "rest", "packets") >= 3.0, "{json}");
     assert_eq!(of("flows", "flow", "first up all", "sent"), 2.0);
     assert_eq!(of("flows", "flow", "second up all", "sent"), 5.0);
@@ -1352,8 +1352,8 @@ replications = 2
 
 fn ruled(_: &Users) {
     const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_net_namespaces";
-    // No rule sends every packet that it matches to the second link alone, and the message gives
-    // the cure.
+    // No rule sends all packets that it matches to the second link alone. The message says what to
+    // change.
     let words = ["traffic", file("ruled.toml", RULED), "--duration", "500ms", "--json"];
     let ran = falaj(&words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");

@@ -72,7 +72,7 @@ impl Namespace {
         let namespace = Namespace(child);
         let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let began = Instant::now();
-        // Before the process sleeps, it may not have its own namespace yet.
+        // Until the process sleeps, it may not yet have a namespace of its own.
         while of(&namespace.0.id().to_string()) == of("self") {
             assert!(began.elapsed() < Duration::from_secs(10), "no namespace");
             std::thread::sleep(Duration::from_millis(5));
@@ -820,8 +820,8 @@ fn journal() {
         let is = log.metadata().unwrap();
         let service =
             Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
-                // If the variable names another file, inherited from a parent service, the process
-                // does not write to the journal.
+                // The variable may be inherited from a parent service. If it names another file,
+                // the process does not write to the journal.
                 let made = if is_journal { is.ino() } else { is.ino() + 1 };
                 command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
             });

@@ -166,7 +166,7 @@ fn a_cure_leads_to_no_other_error() {
             let tells = ["digits", "units of "].iter().any(|words| cure.contains(words));
             assert!(!proposed.is_empty() || tells, "no value is proposed: {said}");
             for word in proposed {
-                // A unit alone replaces the unit of the given value.
+                // If the proposal is only a unit, it replaces the unit of the given value.
                 let number = value.trim_end_matches(|c: char| !c.is_ascii_digit());
                 let is_value = word == "unlimited" || word.contains(|c: char| c.is_ascii_digit());
                 let cured = if is_value { word.to_owned() } else { format!("{number}{word}") };

@@ -505,8 +505,8 @@ fn mutated_in_queues() {
     });
     all_came(&a.ask(&format!("storm-to {} a0 {}", B[0], storm::frames())));
     let stats = bridge.end();
-    // Packets that the kernel itself rejects as invalid, or as of another network, do not reach the
-    // queues.
+    // Packets that the kernel itself rejects, because they are invalid or belong to another
+    // network, do not reach the queues.
     let (up, good) = (count(&stats, "up all", OFFERED), storm::frames() / 15);
     assert!(up > good + storm::frames() / 10, "{stats}");
 }

@@ -78,7 +78,7 @@ pub(crate) fn neighbours() {
     let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
     let told = LoggedService::start_by("neighbours", &text, |command| {
         let mut by = Command::new("prlimit");
-        // A quarter of that memory is for packets.
+        // A quarter of this limit is for packets.
         by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());
         by.current_dir(command.get_current_dir().expect("it has one"))
             .stdin(std::process::Stdio::null());

@@ -38,8 +38,8 @@ fn malformed(host: &mut Host) {
     }
 }
 
-/// Sends a storm of the smallest packets, then packets that each belong to another flow; and
-/// malformed packets during both.
+/// Sends a storm of the smallest packets, and then packets of which each belongs to another flow.
+/// During both, malformed packets are sent too.
 pub(crate) fn misbehaves() {
     let mut hosts = Hosts::new();
     let told = LoggedService::start("neighbour", &text("a1", "b1"), &[]);

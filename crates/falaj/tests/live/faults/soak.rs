@@ -98,8 +98,8 @@ pub(crate) fn everything() {
         "soak: {changes} changes in {} s, {taken} kB, {growth} kB more in the second half",
         all.as_secs()
     );
-    // A difference of a few pages in the allocator is not growth. A steady leak shows from 5 kB/s
-    // on in five minutes, and from 0.5 kB/s on in an hour.
+    // A difference of a few pages in the allocator is not growth. A steady leak of 5 kB/s or more
+    // shows in five minutes, and one of 0.5 kB/s or more in an hour.
     assert!(growth <= taken / 100 + 256, "{taken} kB, and {growth} kB more");
     drop(senders);
     let (last, _) = look(&told);
