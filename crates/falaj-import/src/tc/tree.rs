@@ -51,9 +51,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of the discipline at this node. `above` are the matches of the class that it is
-    /// below; `None`: it is the link's own discipline, and a single class above all others sets the
-    /// link's rate.
+    /// The tree of the discipline at this node. `above` has the matches of the class that the
+    /// discipline is below. Without `above`, the discipline is the link's own, and a single class
+    /// above all others sets the link's rate.
     pub(super) fn of(
         node: &Node<Qdisc>,
         device: &Device,
@@ -488,7 +488,8 @@ impl Tree {
 
     /// Collects the filters of a class (0: the discipline itself), in the order in which they are
     /// tried. A filter that sends to an inner class is followed by the filters of that class,
-    /// restricted to its own packets. `asked` gets the places of these filters.
+    /// which are restricted to the packets of the first filter. `asked` gets the places of these
+    /// filters.
     fn asked(
         &mut self,
         (class, above): (u16, Option<&str>),

@@ -69,8 +69,8 @@ const SKIP: Span = Span::from_millis(200);
 const TURNS: usize = 5;
 /// Number of consecutive pieces of 20 ms whose median delay shows whether the delay has settled.
 const SETTLED: usize = 5;
-/// Batch sizes to try, as multiples of the size at which packets wait for the required delay on
-/// average until the batch is full; and timeouts to try, as multiples of the required delay.
+/// Batch sizes to try, as multiples of the size at which packets wait on average as long as the
+/// required delay until the batch is full; and timeouts to try, as multiples of the required delay.
 const SIZES: [f64; 6] = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2];
 const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
 

@@ -1,7 +1,7 @@
 //! `falaj bench isolation`: adapters that send more than their share of the link, and one adapter
 //! that conforms to its envelope. Measures whether each adapter that sends too much gets its
-//! guaranteed rate in each second, in proportion to its weight, and whether every packet of the
-//! conforming adapter meets its delay bound.
+//! guaranteed rate in each second, whether these adapters share the link in proportion to their
+//! weights, and whether every packet of the conforming adapter meets its delay bound.
 //!
 //! Measured on real packets between namespaces, and in simulated time.
 

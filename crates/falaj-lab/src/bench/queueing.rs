@@ -1,6 +1,5 @@
-//! `falaj bench queueing`: CPU time to solve queues: for the matrices `G` and `R` of
-//! quasi-birth-death processes, by block size, and for the mean wait of batches in the case of the
-//! paper on aggregation.
+//! `falaj bench queueing`: the CPU time to compute the matrices `G` and `R` of quasi-birth-death
+//! processes, by block size, and the mean wait of batches in the case of the paper on aggregation.
 
 use super::{cpu_nanos, median};
 use anyhow::Result;

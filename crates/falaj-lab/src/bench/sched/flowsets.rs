@@ -1,7 +1,7 @@
 //! Sets of flows in the notation of dummynet's test program: a list of `weight:length:flows`,
 //! separated by commas. Weight and length may be ranges `low-high-steps`; the defaults of empty
 //! fields are 1, 1000 and 1. Numbers may have the suffixes `k` (1024), `K` (1000), `m`, `M`. A
-//! number of packets may also have the suffix `n`: times the number of flows.
+//! number of packets may also have the suffix `n`, which multiplies it by the number of flows.
 
 use anyhow::{Result, bail, ensure};
 use std::str::FromStr;
