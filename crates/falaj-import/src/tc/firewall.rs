@@ -1,5 +1,5 @@
-//! Rules of iptables that mark packets for filters of kind `fw`, also in chains of their own: rules
-//! of the scenario, before all other rules of their direction.
+//! Rules of iptables that mark packets for filters of kind `fw`, also those in chains that the
+//! script makes. They become rules of the scenario, before all other rules of their direction.
 
 use super::filter;
 use crate::amounts::whole;
@@ -95,8 +95,8 @@ pub(super) struct FirewallPath<'a> {
     labels: Vec<(String, usize)>,
     /// The rules of iptables that the path passes.
     pub(super) rules: Vec<&'a FirewallRule>,
-    /// The reason if only a part of the packets passes a chain in the kernel, and the place of a
-    /// rule of this chain.
+    /// For each chain that only a part of the packets passes in the kernel: the place of its first
+    /// rule that sets a mark, and this part in words.
     pub(super) parts: Vec<(Range<usize>, &'static str)>,
 }
 
@@ -257,7 +257,7 @@ impl<'a> FirewallPath<'a> {
     }
 }
 
-/// The reason if only a part of the packets that leave passes a chain in the kernel.
+/// The packets that pass a chain in the kernel, in words; `None` if all packets that leave pass it.
 fn passed_by_part(chain: &str) -> Option<&'static str> {
     match chain {
         "PREROUTING" | "FORWARD" => Some("packets that the host forwards"),
