@@ -1,4 +1,4 @@
-"""Measures the overhead of Python in a simulation: of tables as data frames, and of keeping each packet.
+"""Measures the time that Python adds to a simulation: for tables as data frames, and for keeping each packet.
 
     python bindings/python/overhead.py [MILLIONS]
 

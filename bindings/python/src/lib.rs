@@ -12,7 +12,7 @@
 //! | `results` | results of a simulation, as tables |
 //! | `table` | columns that Python takes over without a copy |
 //! | `scheduler` | a discipline implemented by a Python class |
-//! | `sweep` | a scenario with other values |
+//! | `sweep` | a scenario with each combination of values |
 //! | `queueing` | phase types, arrivals, queues by matrices |
 //! | `toml` | Python values as TOML |
 //! | `errors` | errors as exceptions |
@@ -32,7 +32,7 @@ mod toml;
 
 use pyo3::prelude::*;
 
-/// The native base of `falaj`; not for other use.
+/// The native part of `falaj`, for its Python modules only.
 #[pymodule(gil_used = true)]
 fn _falaj(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

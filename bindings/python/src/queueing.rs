@@ -12,9 +12,9 @@ fn refused(refused: Refused) -> PyErr {
 
 /// A phase-type distribution of order n: the lifetime of a Markov chain of n phases.
 ///
-/// `start`: n probabilities of beginning in each phase. `within`: n x n rates within the phases,
-/// whose rows sum up to 0 or less. ValueError otherwise. Source: Neuts, Matrix-Geometric Solutions
-/// in Stochastic Models (1981), chapter 2.
+/// `start`: n probabilities, of beginning in each phase. `within`: n x n matrix of transition rates
+/// between the phases, whose rows sum up to 0 or less. ValueError otherwise. Source: Neuts,
+/// Matrix-Geometric Solutions in Stochastic Models (1981), chapter 2.
 #[pyclass(frozen, module = "falaj.queueing")]
 #[derive(Clone)]
 pub(crate) struct PhaseType(queueing::PhaseType);
@@ -208,7 +208,8 @@ impl Solved {
     fn g(&self) -> Vec<Vec<f64>> {
         self.0.g_rows()
     }
-    /// R, n x n: expected time in the next level's phases per unit of time in this level's phases.
+    /// R, n x n: expected time in the phases of the next higher level per unit of time in the
+    /// phases of this level.
     #[getter]
     fn r(&self) -> Vec<Vec<f64>> {
         self.0.r_rows()

@@ -112,7 +112,7 @@ impl Scenario {
     }
 
     /// The guarantees: a line for each flow of each direction. The direction down is left out if it
-    /// is configured like up and no traffic is assigned to it.
+    /// is configured like up and has no traffic source.
     fn bounds(&self) -> PyResult<Columns> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
         let all = ways
@@ -184,8 +184,8 @@ impl Scenario {
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Failure::new(Arc::clone(&stop));
         let told = |(_, refusals): (PipeId, ConfigErrors)| refused(&refusals);
-        // The scenario's own schedulers determine the warm-up, so that schedulers of Python are
-        // observed over the same time.
+        // The scenario's own schedulers determine the warm-up, so that results of schedulers
+        // in Python are counted over the same time.
         let warm_up = match warm_up_ns {
             Some(ns) if ns >= duration_ns => {
                 let what = format!(

@@ -69,12 +69,12 @@ impl Queues {
         Ok(self.of(flow)?.head)
     }
 
-    /// Number of queued packets.
+    /// Number of queued packets, including the packet in transmission.
     fn packets(&self, flow: usize) -> PyResult<u32> {
         Ok(self.of(flow)?.packets)
     }
 
-    /// Number of queued bytes.
+    /// Number of queued bytes, including those of the packet in transmission.
     fn bytes(&self, flow: usize) -> PyResult<u64> {
         Ok(self.of(flow)?.bytes)
     }

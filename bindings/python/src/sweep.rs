@@ -1,4 +1,4 @@
-//! Sweeps: a scenario with other values.
+//! Sweeps: a scenario with each combination of values.
 
 use crate::interrupt::interruptible;
 use crate::table::{Columns, Values};

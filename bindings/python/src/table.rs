@@ -1,5 +1,5 @@
-//! Columns that Python takes over without a copy: as Arrow through its C stream interface, as NumPy
-//! arrays through the array interface.
+//! Columns whose memory Python uses without a copy: as Arrow through its C stream interface, as
+//! NumPy arrays through the array interface.
 
 use crate::errors::internal;
 use arrow_array::cast::AsArray;

@@ -13,7 +13,7 @@ pub(crate) fn document(dict: &Bound<'_, PyMapping>) -> PyResult<String> {
     Ok(document.to_string())
 }
 
-/// A table with its own header, unless it contains only tables.
+/// Converts a dict to a table, which has its own header unless it contains only tables.
 fn table(dict: &Bound<'_, PyMapping>, path: &str) -> PyResult<Table> {
     let mut table = Table::new();
     table.set_implicit(true);

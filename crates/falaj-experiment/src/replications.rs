@@ -36,7 +36,7 @@ pub struct SimulatedFlow {
     pub duplicated: u64,
     /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that were delivered before one that left earlier.
+    /// Packets that were delivered before a packet that left the link earlier.
     pub reordered: u64,
     /// Arrivals in bits per second.
     pub offered_rate: Option<Estimate>,
@@ -93,7 +93,8 @@ impl Replications {
         self.simulation.interrupted()
     }
 
-    /// Entries created by masks in the first replication, by the mask's name.
+    /// The entries that masks created in the first replication, by the name of the link or flow
+    /// that has the mask.
     pub fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a MaskStats)> {
         let name = |many: &Many| {
             let link = &scenario.links[many.pipe.0 as usize / 2];

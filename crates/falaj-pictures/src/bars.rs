@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A row: its name, its parts by their number, and the text after the bar.
+/// A row: its name, the lengths of its parts, and the text after the bar.
 pub struct BarRow {
     /// The name before the bar.
     pub name: String,
@@ -113,7 +113,7 @@ fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -
 mod tests {
     use super::*;
 
-    /// Parts differ in the legend and in a row without their colors, too.
+    /// Parts also differ without their colors, in the legend and in a row.
     #[test]
     fn each_part_has_a_hatching_of_its_own() {
         let parts: Vec<String> = (0..HATCHINGS)

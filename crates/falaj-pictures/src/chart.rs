@@ -99,7 +99,8 @@ impl Axis {
         }
     }
 
-    /// An axis in whole steps of `scale` around these values, which are above zero.
+    /// A logarithmic axis that begins and ends at whole powers of ten or two (`scale`) and contains
+    /// `least` and `most`, which are above zero.
     pub fn whole(name: impl Into<String>, scale: Scale, least: f64, most: f64) -> Axis {
         let low = scale.place(least).floor();
         let high = scale.place(most).ceil().max(low + 1.0);
@@ -195,7 +196,7 @@ pub struct Chart {
     pub y: Axis,
     /// The lines; later ones are drawn over earlier ones.
     pub lines: Vec<ChartLine>,
-    /// Vertical lines with a word beside them that names the place.
+    /// Vertical dashed lines: the x value of each, and the word beside it.
     pub places: Vec<(f64, String)>,
     /// True if each point has a mark.
     pub marks: bool,
@@ -235,7 +236,7 @@ fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
             names.push(entry);
         }
     }
-    // The approximate width of a letter; before the name there are the stroke and some space.
+    // A letter is about 7.5 pixels wide. Before the name there are the stroke and some space.
     let longest = names.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0) as u32;
     let wide = 72 + longest * 15 / 2;
     let in_a_row = ((sheet.panel.0 * columns as u32 - 62) / wide).max(1) as usize;

@@ -23,8 +23,8 @@ const ROW: i32 = 27;
 const CELL: i32 = 112;
 const HEAD: i32 = 76;
 
-// The scale goes from light to dark, also in print: one hue, and each step is darker than the one
-// before.
+// The color scale has one hue, from light for the lowest value to dark for the highest, so that it
+// is also readable in grey print.
 const LIGHT: (f64, f64, f64) = (239.0, 246.0, 251.0);
 const DARK: (f64, f64, f64) = (8.0, 61.0, 119.0);
 
@@ -80,8 +80,8 @@ fn draw(text: &mut String, heat: &Heat) -> Drawn {
                 [(left + 1, top + 1), (left + CELL - 1, top + ROW - 1)],
                 colour.filled(),
             ))?;
-            // These two colors are not among the page's colors, so the cell looks the same on light
-            // and dark pages.
+            // The style for dark pages replaces only the palette's colors. These two text colors
+            // are not in the palette, so a cell looks the same on light and dark pages.
             let ink = if part > 0.45 { RGBColor(254, 254, 254) } else { RGBColor(16, 16, 16) };
             let style =
                 (FONT, 13).into_font().color(&ink).pos(Pos::new(HPos::Center, VPos::Center));

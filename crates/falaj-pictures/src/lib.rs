@@ -69,7 +69,7 @@ fn rendered(path: &Path, _: &str, _: Format) -> Result<()> {
     )
 }
 
-/// Writes pictures by their names, as SVG and, if falaj was built with the feature, as PNG.
+/// Writes each picture (name, SVG) into `out` as SVG and, with the feature `png`, also as PNG.
 pub fn save(out: &Path, pictures: &[(String, String)]) -> Result<()> {
     for (name, svg) in pictures {
         let path = out.join(format!("{name}.svg"));

@@ -59,7 +59,8 @@ fn behind_the_head(svg: &str) -> usize {
     svg.find('>').map_or(0, |n| n + 1)
 }
 
-/// As `coloured`, with a margin around text that lies on lines.
+/// As `coloured`; in addition, words get an outline in the color of the page, so that no line below
+/// a word touches its letters.
 pub fn finished(svg: String, own: &[Tone]) -> String {
     let mut svg = coloured(svg, own);
     let style = format!(

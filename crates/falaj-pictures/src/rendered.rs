@@ -76,7 +76,7 @@ fn png(svg: &str, options: &Options<'_>) -> Result<Vec<u8>> {
     Ok(pixels.encode_png()?)
 }
 
-/// The picture as a page of its size, with its words as text.
+/// Converts the picture to a PDF page of the same size; its words remain text.
 fn pdf(svg: &str, options: &Options<'_>) -> Result<Vec<u8>> {
     let tree = Tree::from_str(svg, options)?;
     svg2pdf::to_pdf(&tree, ConversionOptions::default(), PageOptions::default())

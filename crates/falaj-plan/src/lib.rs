@@ -66,7 +66,7 @@ pub struct Way<'a> {
     pub expected: Vec<Result<Expected, String>>,
     /// The flows whose guarantees do not meet their requirements.
     pub unmet: Vec<Unmet>,
-    /// True if this direction is configured like the one before it and no traffic enters it.
+    /// True for the direction down if it is configured like up and no source sends on it.
     pub same: bool,
 }
 

@@ -292,8 +292,8 @@ fn line(scenario: &Scenario, way: &Way<'_>) -> Curve {
     Curve::affine(rate.clone(), exact(largest.unwrap_or(0)) + rate)
 }
 
-/// Bytes at the IP layer that the link counts for the smallest and for the largest packet of the
-/// source.
+/// The bytes that the link counts for the smallest and for the largest packet of the source,
+/// converted to the IP layer.
 fn costs(direction: &Direction, source: &Source) -> [u32; 2] {
     let spec = source.spec();
     [spec.smallest(), spec.largest()].map(|bytes| direction.layer.to_ip(direction.cost(bytes)))

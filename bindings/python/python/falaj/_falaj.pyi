@@ -1,4 +1,4 @@
-"""The native base of the other modules; not for other use. `falaj.queueing` exports the last five classes."""
+"""The native part of the package, for the other modules only. `falaj.queueing` exports the last five classes."""
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -66,9 +66,9 @@ class Queues:
     def head(self, flow: int) -> int:
         """Length in bytes of the head-of-line packet of a flow; 0 if its queue is empty."""
     def packets(self, flow: int) -> int:
-        """Number of queued packets, including the one on the wire."""
+        """Number of queued packets, including the packet in transmission."""
     def bytes(self, flow: int) -> int:
-        """Number of queued bytes, including those of the packet on the wire."""
+        """Number of queued bytes, including those of the packet in transmission."""
     def backlogged(self) -> List[int]:
         """The flows that have a packet to send, in ascending order."""
 

@@ -19,7 +19,7 @@ def _part(version: str, text: str, shard: str) -> str:
 
 
 def run(sweep: _falaj.Sweep, shard: str) -> str:
-    """Returns the lines of `sweep.run(shard)`, simulated by the cluster; an interrupt cancels the remaining parts there.
+    """Simulates a shard on the cluster and returns the lines that `sweep.run(shard)` would return; an exception, such as Ctrl-C, cancels the remaining parts.
 
     Raises:
         ImportError: Ray is not installed.

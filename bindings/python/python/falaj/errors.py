@@ -8,8 +8,8 @@ from typing import Optional
 class ScenarioError(ValueError):
     """A scenario cannot be used.
 
-    Its text is the output of `falaj check`: every problem, with its line of the file and a correction. The attributes are of
-    the first problem.
+    Its text is the output of `falaj check`: every problem, with its line of the file and a correction. The attributes
+    describe the first error.
 
     Attributes:
         file: The name of the file.
@@ -49,7 +49,7 @@ class UnknownKey(KeyError):
 
 
 class SchedulerError(RuntimeError):
-    """A scheduler written in Python broke the contract: it served a flow without packets, or waited for ever."""
+    """A scheduler written in Python broke the contract: for example, it served a flow without packets, or did not end its wait while packets were queued."""
 
 
 class SweepError(ValueError):

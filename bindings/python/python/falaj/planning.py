@@ -18,18 +18,18 @@ class Plan:
 
     @property
     def bounds(self) -> Table:
-        """A line for each flow of each direction. The direction down is left out if it is configured like up and no traffic enters it.
+        """A row for each flow of each direction. The direction `down` is left out if it is configured like `up` and has no traffic source.
 
         | columns | |
         |---|---|
         | `link`, `way`, `flow` | names; `way` is `up` or `down` |
-        | `offered_rate` | bit/s that its sources offer in the long run |
-        | `rate` | guaranteed bit/s while it is backlogged; missing: no guarantee |
+        | `offered_rate` | bit/s that the flow's sources offer in the long run |
+        | `rate` | guaranteed bit/s while the flow is backlogged; missing: no guarantee |
         | `latency_ns` | latency of that guarantee: longest time until the rate begins |
-        | `delay_ns` | least upper bound known for the delay, last bit in to last bit out; missing: no bound is known |
-        | `formula`, `condition`, `limit` | source of the bound, its condition, and the reason why it is not lower |
+        | `delay_ns` | smallest known upper bound of the delay, from last bit in to last bit out; missing: no bound is known |
+        | `formula`, `condition`, `limit` | formula of the bound `delay_ns`, the condition under which it holds, and the reason why it is not lower |
         | `backlog_bytes` | maximum number of bytes queued |
-        | `lossless` | true if the queue's limit is at least that |
+        | `lossless` | true if the queue's limit is at least `backlog_bytes` |
         """
         return self._bounds
 
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def refusals(self) -> List[str]:
-        """The requirements that are not guaranteed, each with a cure; empty if `admitted`."""
+        """The requirements that are not guaranteed, each with a change that helps; empty if `admitted`."""
         ways = self._details["directions"]
         return [f"{r['flow']}: {r['what']}; {r['help']}" for way in ways for r in way["refused"]]
 

@@ -18,7 +18,7 @@ _STROKES = ["-", "--", "-.", ":"]
 
 
 class Plot:
-    """Plots of a result. Each is drawn on `ax`, if given, and returned. ImportError without matplotlib.
+    """Plots of a result. Each method draws on `ax`, or on new axes if `ax` is None, and returns the axes. ImportError without matplotlib.
 
     Plots over time show the first replication and need its packets: `simulate(packets=True)`.
     """
@@ -27,8 +27,8 @@ class Plot:
         self._result = result
 
     def delay_ccdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Share of each flow's packets whose delay exceeds a number of milliseconds; logarithmic. Horizontal bars are 95 %
-        intervals of the median, the 99 % and the 99.9 % quantile, if they are known."""
+        """For each delay in milliseconds, the share of each flow's packets that were delayed longer; the axis of shares is logarithmic.
+        Horizontal bars are 95 % intervals of the median, the 99 % and the 99.9 % quantile, if they are known."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
             # For each delay, the fraction of delays that are longer.
@@ -41,7 +41,7 @@ class Plot:
         return _named(ax, "delay [ms]", "share of packets delayed longer")
 
     def delay_cdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Share of each flow's packets whose delay is at most a number of milliseconds, with intervals as in `delay_ccdf`."""
+        """For each delay in milliseconds, the share of each flow's packets whose delay was at most this long, with intervals as in `delay_ccdf`."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
             share = np.cumsum(packets) / packets.sum()
@@ -83,7 +83,8 @@ class Plot:
         return _named(ax, "time [s]", "backlog [kB]")
 
     def fairness(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, parts: int = 100) -> Axes:
-        """Jain's fairness index in each part of the run, of the throughputs of the flows with packets in that part; 1 if they are equal."""
+        """Jain's fairness index in each part of the run, over the throughputs of the flows with packets in that part: 1 if all are equal, no
+        value if fewer than two flows have packets."""
         ax = _axes(ax)
         edges = self._edges(parts)
         got = np.array([np.histogram(p["end_ns"], edges, weights=p["bytes"])[0] for _, _, p in self._packets(flows)])
@@ -104,7 +105,7 @@ class Plot:
         came, left, size = packets["arrival_ns"], packets["end_ns"], packets["bytes"]
         delay = left - came
         worst = int(np.argmax(delay))
-        # The backlog began with a packet that arrived when all packets before it had left.
+        # A busy period of the flow begins with a packet that arrives when all packets before it have left.
         begins = np.concatenate([[True], came[1:] >= np.maximum.accumulate(left)[:-1]])
         first = int(np.flatnonzero(begins[: worst + 1])[-1])
         since, to = came[first], left[worst] + delay[worst] // 2
@@ -128,7 +129,7 @@ class Plot:
         return ax
 
     def timeline(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, packets: int = 60) -> Axes:
-        """Link occupancy around the longest delay, of about `packets` packets; a thin line is the time that a packet waited."""
+        """Transmissions of about `packets` packets around the longest delay, a lane for each flow; a thin line is the time that a packet waited."""
         ax = _axes(ax)
         names, lanes = [], []
         for n, name, table in self._packets(flows):

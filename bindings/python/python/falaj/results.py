@@ -15,8 +15,8 @@ class Until:
     """A required precision, and the precision reached.
 
     Attributes:
-        asked: The requirement, as given to `simulate` as `until`.
-        within: Half of the widest interval, as a fraction of its estimate; None if unknown.
+        asked: The requirement, as written in the argument `until` of `simulate`.
+        within: Half-width of the widest 95 % interval, as a fraction of its estimate; None if unknown.
         reached: True if the interval is as narrow as required.
     """
 
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def flows(self) -> Table:
-        """A row for each flow that traffic is assigned to.
+        """A row for each flow that has a traffic source, or for each flow if the scenario has rules that route packets.
 
         | columns | |
         |---|---|
@@ -44,7 +44,7 @@ class Result:
         | `lost`, `duplicated`, `corrupted`, `reordered` | packets impaired by the link; sums |
         | `loss` | fraction of the offered packets that was dropped or lost, 0 to 1; mean of replications |
         | `offered_rate`, `delivered_rate` | bit/s; mean of replications |
-        | `goodput` | bit/s of payload that arrived, each byte once, of the TCP connections that begin in this flow; mean of replications; missing if there is none |
+        | `goodput` | bit/s of payload that arrived, each byte once, of the TCP connections that begin in this flow; mean of replications; missing if it has no such connection |
         | `delay_mean_ns` | from last bit in to last bit out; mean of replications |
         | `…_half_width` | of each mean: half of its 95 % interval (Student); missing if there was one replication |
         | `delay_p50_ns`, `delay_p99_ns`, `delay_p999_ns` | quantiles of all packets, to three digits; half-widths come from the quantiles of each replication |
@@ -60,7 +60,7 @@ class Result:
         | columns | |
         |---|---|
         | `traffic`, `congestion`, `connections` | name of the source; its congestion control; its number of connections |
-        | `goodput`, `goodput_half_width` | bit/s of payload that arrived, each byte once, of all of them; half of the 95 % interval |
+        | `goodput`, `goodput_half_width` | bit/s of payload that arrived, each byte once, over all connections of the source; half of the 95 % interval |
         | `bytes`, `segments`, `retransmitted`, `timeouts`, `reductions` | sums over all replications |
         | `complete`, `not_complete` | transfers completed, and not completed at the end |
         | `round_trip_…_ns`, `completion_…_ns` | `mean`, `min`, `p50`, `p99`, `max`; completion is from the beginning of a transfer to the arrival of its last byte |
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def replications(self) -> Table:
-        """The columns of `flows` for each replication; the column `replication` counts from 0. Sweeps have these columns, too."""
+        """A row for each replication and flow. The column `replication` counts from 0; the others are the columns of `flows` without half-widths."""
         return Table(self._inner.replications)
 
     @property
@@ -84,7 +84,7 @@ class Result:
 
     @property
     def packets(self) -> Table:
-        """Each packet sent, in the order in which transmissions began: `replication`, `flow`, `bytes` as the link accounts
+        """Each sent packet that was counted, in the order in which transmissions began: `replication`, `flow`, `bytes` as the link accounts
         them, `arrival_ns` (last bit in), `start_ns` (first bit out), `end_ns` (last bit out).
 
         Raises:

@@ -34,7 +34,7 @@ class Scenario:
         """Reads a scenario file.
 
         Raises:
-            ScenarioError: The scenario is invalid; `line` and `column` are the place.
+            ScenarioError: The scenario is invalid; `line` and `column` are the position of the first error.
             OSError: The file cannot be read.
         """
         with open(path, encoding="utf-8") as file:
@@ -42,7 +42,7 @@ class Scenario:
 
     @classmethod
     def parse(cls, text: str, file: str = "scenario.toml") -> Scenario:
-        """Reads the text of a scenario. `file` is its name in messages; files named in the scenario are relative to it.
+        """Reads the text of a scenario. `file` is the scenario's name in messages; files named in the scenario are searched in the folder of `file`.
 
         Raises:
             ScenarioError: The scenario is invalid.
@@ -75,7 +75,7 @@ class Scenario:
     def set(self, values: Optional[Mapping[str, Any]] = None, **more: Any) -> Scenario:
         """Returns a copy with other values, by key: `scenario.set({"link.uplink.rate": "20mbit"})`.
 
-        A key may be shortened as long as it is unique (`uplink.rate`), as for `falaj set`; the value None removes it.
+        A key may be shortened as long as it is unique (`uplink.rate`), as for `falaj set`; the value None removes the key.
 
         Raises:
             UnknownKey: There is no such key, or it is ambiguous.
@@ -105,8 +105,8 @@ class Scenario:
     ) -> Result:
         """Simulates the scenario on all cores, without holding the interpreter's lock; Ctrl-C ends it.
 
-        The same scenario and seed give the same result on any number of cores. Sources send the same packets with any
-        scheduler, so that two schedulers are compared on equal terms.
+        The same scenario and seed give the same result on any number of cores. Sources other than TCP send the same packets with
+        any scheduler, so that two schedulers are compared on equal terms.
 
         Args:
             replications: Independent runs, 1 to 10000; by default the scenario's. With `until`, their maximum; by default 1000.
@@ -117,8 +117,8 @@ class Scenario:
             until: Add replications until a 95 % interval is this narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,
                 `"loss ±5%"`, `"voice.delay.p99 ±2%"`, or several; `+-` may replace `±`. See `Result.until` for the result.
             packets: Keep all packets, with 34 bytes of memory each.
-            schedulers: Classes that replace a link's discipline: `uplink` or `uplink.up` for the up direction, `uplink.down`
-                for the down direction; see `falaj.Scheduler`.
+            schedulers: For each direction of a link whose discipline a class replaces, the class. The key is `uplink` or `uplink.up`
+                for the up direction of the link `uplink`, `uplink.down` for the down direction; see `falaj.Scheduler`.
             progress: Called after each replication with the number completed, and the total number, which may grow with `until`.
 
         Raises:

@@ -15,8 +15,8 @@ class Link:
     """One direction of a link, for which a scheduler is created.
 
     Attributes:
-        flows: The names of the flows; a flow is identified by its index here, from 0.
-        limits: The limit of each flow's queue, as in a scenario.
+        flows: The names of the flows; methods identify a flow by its index in this list, from 0.
+        limits: The limit of each flow's queue, as a text with a unit.
         rate: Rate in bits per second.
         largest: Length of the largest packet in bytes, as the link accounts it.
     """
@@ -37,9 +37,9 @@ class Wait:
 class Scheduler(Protocol):
     """Methods of a class that replaces a built-in discipline. Only `next` is required.
 
-    falaj keeps the packets; a scheduler names flows. Instants are nanoseconds of simulated time. Each replication has its own
-    instance, which is called by one thread at a time. A class with `work_conserving = True` must never wait while there is a
-    packet; this is checked.
+    falaj keeps the packets; a scheduler only decides which flow is served. Instants are nanoseconds of simulated time. Each replication has its own
+    instance, which is called by one thread at a time. A class with `work_conserving = True` must never wait while a
+    packet is queued; this is checked.
 
     Such a scheduler is for learning and experiments: it takes one or two microseconds for each packet, ten times as long as a
     built-in discipline.
@@ -58,4 +58,4 @@ class Scheduler(Protocol):
         """
 
     def served(self, flow: int, size: int, start: int, end: int) -> None:
-        """The head-of-line packet of `flow` goes on the wire: charge it now. It counts as queued until `end`. Optional."""
+        """The transmission of the head-of-line packet of `flow` begins: charge its `size` bytes to the flow now. The packet counts as queued until `end`. Optional."""

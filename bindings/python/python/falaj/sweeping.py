@@ -115,12 +115,12 @@ def sweep(
 ) -> Table:
     """Simulates a scenario with each combination of values; Ctrl-C ends it.
 
-    Equal sources send the same packets at every point.
+    Sources other than TCP send the same packets at every point, unless a key of the sweep changes them.
 
     Args:
-        scenario: A scenario, or its file.
-        axes: Values by key, with keys as for `Scenario.set`: `{"link.uplink.rate": ["10mbit", "20mbit"]}`. A text for a
-            key `scheduler` is its kind. The last key varies fastest.
+        scenario: A scenario, or the path of its file.
+        axes: Values by key, with keys as for `Scenario.set`: `{"link.uplink.rate": ["10mbit", "20mbit"]}`. A text as
+            the value of a key `scheduler` is the scheduler's kind. The last key varies fastest.
         replications: Independent runs of each point, 1 to 10000; by default the scenario's.
         duration: Simulated time of each run, `"10s"` or seconds; by default the scenario's.
         warm_up: Warm-up of each run, which is not counted.

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Columns of equal length, in memory that Arrow, NumPy, pandas and Polars use without copying it.
+    """Columns of equal length. Arrow and Polars use their memory without a copy; NumPy and pandas do so for columns of numbers
+    in one piece without missing values.
 
     Any library with the Arrow PyCapsule interface accepts it: `polars.DataFrame(table)`,
     `pyarrow.table(table)`, `duckdb.sql("from table")`.
@@ -56,7 +57,7 @@ class Table:
         return [dict(zip(self.columns, row)) for row in zip(*columns)]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a pandas data frame on the same memory; columns of texts are categorical. ImportError without pandas."""
+        """Returns a pandas data frame, with the memory that `table[name]` uses; the column `flow` of packets is categorical. ImportError without pandas."""
         import pandas
 
         series: Dict[str, Any] = {}

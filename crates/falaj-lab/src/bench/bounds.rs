@@ -70,14 +70,14 @@ struct WorstLink {
     links: u64,
     scenario: String,
     witness: Witness,
-    /// The bound on the delay of the flow that the worst arrivals delay most, and its formula.
+    /// The bound to which a delay came closest, and the formula of this bound.
     bound: (Span, String),
 }
 
 /// Names of the two cases in JSON, and suffixes of their file names.
 const CASES: [(&str, &str); 2] = [("plain", ""), ("envelopes", "-envelopes")];
-/// Size of the smallest packet that a scenario can send, in bytes. Worst arrivals are written as a
-/// scenario.
+/// Size of the smallest packet of an attack, in bytes. It is the smallest that a scenario can send,
+/// because the worst arrivals are written as a scenario.
 const SMALLEST: u32 = 74;
 /// Largest number of draws of a link. Links are drawn until the discipline accepts one.
 const DRAWS: u64 = 60;

@@ -17,7 +17,7 @@ const COMPILER: &str = env!("FALAJ_COMPILER");
 /// Permitted growth of a count, in percent.
 const TOLERANCE: u64 = 5;
 
-/// Instructions by subject and load, in hundredths.
+/// Number of instructions by subject and load, in hundredths of an instruction.
 pub(super) type InstructionCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Callgrind recognizes this function by its name.

@@ -49,7 +49,8 @@ impl CellProgress {
         Ok(worked)
     }
 
-    /// Reports the number of cells done until the other end of this channel is closed.
+    /// Until the other end of this channel is closed, reports the number of completed cells from
+    /// time to time.
     fn tell_until(&self, ends: &Receiver<()>) {
         while ends.recv_timeout(LINE) == Err(RecvTimeoutError::Timeout) {
             if !progress::wanted() {

@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A tenth of the usual weight, which is 100 in version 2 and for the disk, and 1024 for the
-/// processor in version 1.
+/// A tenth of the usual weight. The usual weight of the processor is 100 in version 2 and 1024 in
+/// version 1; that of the disk is 100 in both.
 const TENTH: [(&str, &str); 4] =
     [("cpu.weight", "10"), ("cpu.shares", "102"), ("io.weight", "10"), ("io.bfq.weight", "10")];
 const DISK_1: (&str, &str) = ("blkio.bfq.weight", "10");

@@ -116,7 +116,8 @@ impl<'a> Sends<'a> {
     }
 }
 
-/// A place at which packets of a source arrive.
+/// A flow of a link at which packets of a source arrive. `first` is true if they come directly from
+/// the source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct FlowPlace {
     link: usize,
@@ -125,13 +126,13 @@ struct FlowPlace {
 }
 
 impl FlowPlace {
-    /// The place at which a source's packets enter.
+    /// The flow at which a source's packets enter the first link.
     fn first(source: &Source) -> FlowPlace {
         FlowPlace { link: source.link, flow: source.flow, first: true }
     }
 }
 
-/// The number of the sources that send to a place.
+/// The maximum number of individual sources that send to a flow of a link, and their mean number.
 #[derive(Clone, Copy, Default)]
 struct SourceCount {
     most: u32,

@@ -16,9 +16,9 @@ use falaj_theory::{Curve, Distance, exact, float, whole};
 pub struct Delay {
     /// Bound on the time from a packet's last bit in to its last bit out of the link.
     pub delay: Span,
-    /// The formula.
+    /// The formula of the bound.
     pub formula: String,
-    /// The condition.
+    /// The condition under which the bound holds, in words.
     pub condition: String,
     /// The reason why the delay bound is not lower, in words.
     pub limit: String,

@@ -6,10 +6,10 @@
 //! A packet of the flow comes a time `x` after that instant, and leaves a time `t` after it. Up to
 //! any instant before `t` the link has sent less than has come: `C t < a(x) + b(t) + once`. Here
 //! `a` is the envelope of the flow, whose packets keep their order. `b` is the sum of the envelopes
-//! of all other flows of its rank and of lower ranks. `once` counts the bytes of higher ranks. So
-//! the flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran
-//! 2001, theorem 6.2.1). Bits are counted, and a packet has left with its last bit, so nothing is
-//! added for packets.
+//! of all other flows of its rank and of lower ranks. `once` counts the bytes that flows of higher
+//! ranks still send after the first instant. So the flow is served by the curve
+//! `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran 2001, theorem 6.2.1). Bits are
+//! counted, and a packet has left with its last bit, so nothing is added for packets.
 //!
 //! If packets are served in the order of their deadlines, a packet of flow `j` is due `d_j` after
 //! its arrival. Consider a packet of a flow whose own time is `d`. From some instant on, packets

@@ -346,12 +346,12 @@ fn envelopes_of_some_rivals_bound_the_delay_by_weights() {
             "[link.l]\nrate = \"10mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"{kind}\" }}\n{flows}"
         )
     };
-    // If only the first flow has an envelope, rivals have thirteen times its bytes, and a packet of
-    // 1500 B each in addition. Under `sfq` the flow may also have sent 1500 B too early. Under
-    // `wfq` a packet may be on the wire when the fluid server finishes. At 10 Mbit/s a byte takes
-    // 800 ns, and two nanoseconds are for rounding. Under `wf2q+` rate and latency give a lower
-    // bound than shares. The rate is a fourteenth of the link's, rounded down, and three bytes are
-    // for rounding.
+    // If only the first flow has an envelope, rivals have thirteen times its bytes. Under `scfq`
+    // and `sfq` each of them has a packet of 1500 B in addition, and under `sfq` the flow may also
+    // have sent 1500 B too early. Under `wfq` and `wf2q` one packet is added: it may be on the wire
+    // when the fluid server finishes. At 10 Mbit/s a byte takes 800 ns, and two nanoseconds are for
+    // rounding. Under `wf2q+` rate and latency give a lower bound than shares. The rate is a
+    // fourteenth of the link's, rounded down, and three bytes are for rounding.
     //
     // The bounds with the envelopes of three rivals are those of an independent program, in
     // fractions of a byte. The plan rounds the bytes of each rival up.

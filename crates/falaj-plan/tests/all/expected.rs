@@ -206,8 +206,8 @@ fn expected_values_are_those_of_simulation_and_of_the_page() {
 /// out their tails, where only the grid of time is approximate, then for all others.
 const OFF: (f64, f64) = (0.01, 0.03);
 
-/// Types and rates in Mbit/s of the virtual links of the paper's tables. Queues have 20 packets of
-/// 500 B, and phases 30 us.
+/// Types and rates in Mbit/s of the virtual links of the paper's tables. Queues hold 20 packets
+/// of 500 B, and phases last 30 us.
 const RINGS: [(&str, &[u32]); 15] = [
     ("AA", &[500, 500]),
     ("AA", &[800, 200]),

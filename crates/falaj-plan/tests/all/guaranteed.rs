@@ -102,8 +102,8 @@ fn a_curve_that_begins_fast_gives_a_short_delay() {
     }
 }
 
-/// A policy that drops later may put a shorter packet before other flows, which did not account for
-/// it.
+/// After a drop within a queue, a shorter packet may be served before packets of other flows, whose
+/// deadlines did not account for that.
 #[test]
 fn no_curve_is_guaranteed_beside_policies_that_drop_later() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";

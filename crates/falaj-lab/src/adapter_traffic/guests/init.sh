@@ -1,6 +1,6 @@
 #!/bin/sh
-# Init of a guest that sends and receives traffic. Each line from its second serial port requests its clock, or is the
-# plan of one end of the traffic. Without a line for ten minutes the guest ends.
+# Init of a guest that sends and receives traffic. Each line that arrives at its second serial port is either `clock`, a
+# request for the guest's time, or the plan of one end of the traffic. Without a line for ten minutes the guest ends.
 export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -10,7 +10,8 @@ for n in 0 1 2 3 4 5 6 7 8; do
 done
 stty -F /dev/ttyS1 raw -echo
 exec < /dev/ttyS1 > /dev/ttyS1
-# `address`, `uplink` and `mac` (the uplink's) are words of the kernel's command line, and so are in the environment.
+# The kernel's command line sets `address`, `uplink` and `mac` (the uplink's), and the kernel puts them into the
+# environment of this program.
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 ip link set lo up
 ip addr add "$address/24" dev eth0

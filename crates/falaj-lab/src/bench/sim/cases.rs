@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Interval in us of packets of 500 B on a link of 1 Gbit/s at load 1.0.
 const SPACING: u64 = 4;
 
-/// A case: equal links in a row and equal flows, all of them fully loaded.
+/// A case: equal links in a row; equal flows, which together offer the whole rate of a link.
 pub(super) struct SimulationCase {
     pub(super) name: &'static str,
     /// The keys of the links' `scheduler`.

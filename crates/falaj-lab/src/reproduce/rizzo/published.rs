@@ -1,5 +1,5 @@
 //! Values measured with dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc
-//! 12.2 -O3, an AMD EPYC of two processors), of which the talk shows plots and tables. Of the
+//! 12.2 -O3, an AMD EPYC with two processors), of which the talk shows plots and tables. Of the
 //! numbers that the talk itself states, only [`TALK`] is here.
 
 /// Bytes of a full packet.

@@ -23,8 +23,8 @@ enum Beside {
     ProcessorsAndDisk,
 }
 
-/// The running load: a busy thread for each processor, and a process that writes to the disk, each
-/// only if the [`Beside`] names it.
+/// The running load that a [`Beside`] describes: a busy thread for each processor, and a process
+/// that writes to the disk.
 struct SystemLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

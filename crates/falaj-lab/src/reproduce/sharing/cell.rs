@@ -93,8 +93,9 @@ impl SharedCell {
             self.name, self.rate, self.scheduler
         );
         let connections = self.connections();
-        // Each connection has a flow of its own, so that its packets are counted separately. The
-        // last flow takes all other packets, because each link needs such a flow.
+        // Unless all connections are one flow, each connection has a flow of its own, so that its
+        // packets are counted separately. The last flow takes all other packets, because each link
+        // needs such a flow.
         let last = connections.len() - 1;
         let only = self.is_one_flow.then_some("all");
         for (number, (name, _)) in connections.iter().enumerate() {

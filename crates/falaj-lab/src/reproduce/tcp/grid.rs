@@ -304,8 +304,9 @@ impl Size {
     }
 
     /// The cells of this grid, without duplicates. First come rates and round-trip times with tail
-    /// drop at one bandwidth-delay product, then variations in queue, loss and queue management: of
-    /// one cell, or in the full grid of each link.
+    /// drop at one bandwidth-delay product. Then come variations in queue, loss and queue
+    /// management: none in the quick grid, those of one link in the usual grid, and those of each
+    /// link in the full grid. The usual grid ends with fast links with a loss of 1 %.
     pub(super) fn cells(self) -> Vec<Cell> {
         use Congestion::{Cubic, Reno};
         let mut cells = match self {

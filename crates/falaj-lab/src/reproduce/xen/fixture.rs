@@ -60,8 +60,8 @@ impl Thoroughness {
         long: false,
         ..Thoroughness::FULL
     };
-    /// In guests, with one run each on real packets; only those experiments for which `second` is
-    /// the duration take a third of the time.
+    /// In guests, with one run of each experiment on real packets. Only experiments that use
+    /// `second` have shorter seconds than those of [`Thoroughness::GUESTS`].
     pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
         second: Thoroughness::QUICK.second,
         live: 1,
