@@ -13,7 +13,7 @@ export function stay(late: TooLong): number {
   return (late.handed_over_ns ?? late.end_ns) - late.arrival_ns;
 }
 
-/** Groups the violations that `meaning` maps to the same text into one entry, even if others lie between them. An entry has the place of its first violation in the list. */
+/** Puts all violations with the same text from `meaning` into one entry, even if other violations lie between them. The entry has the place of its first violation in the list. */
 export function entries(all: Breach[]): Entry[] {
   const list = new Map<string, Entry>();
   for (const breach of all) {

@@ -1,4 +1,4 @@
-// Form to change keys of an adapter's flow while it runs. Before a change is applied, the service checks whether it fits.
+// Form to change keys of an adapter's flow while the service runs. The service checks each change before applying it.
 
 import { type Api, isMade } from "./api";
 import { h } from "./dom";

@@ -145,7 +145,7 @@ export class Chart {
     ctx.restore();
   }
 
-  /** Gives the lines new names. The legend and the table have only as many lines as there are names. */
+  /** Gives the lines new names. The legend and the table show only the first lines of the chart, one for each name. */
   rename(labels: string[]): void {
     if (labels.join() === this.labels.join()) return;
     this.labels = labels;
@@ -259,7 +259,7 @@ export class Tail {
     this.plot.setData([delays, shares] as uPlot.AlignedData);
     const all = counts.reduce((sum, [, times]) => sum + times, 0);
     this.canvas.setAttribute("aria-label", `Delays of ${all} packets since the start; largest ${this.time(delays.at(-1) ?? null)}`);
-    // One row for each decade, so that the table is short.
+    // The table is short: one row for a share of 50 %, and one for each power of ten below it.
     const rows = [0.5, 0.1, 0.01, 0.001, 0.0001, 0.00001].flatMap((wanted) => {
       const n = shares.findIndex((share) => share <= wanted);
       return n < 0 ? [] : [[share(wanted), this.time(delays[n]!)]];

@@ -50,7 +50,7 @@ export function hour(steps: HistoryStep[], began: number): Series {
   };
 }
 
-/** Names and rates of the `most` adapters that send the most; the last entry is the sum of all other adapters. */
+/** Names and rates of the adapters that send the most, `most` of them at the maximum. If there are more adapters, a last entry is the sum of the others. */
 export function largest(tracks: [string, Track][], most: number): [string, Column][] {
   const sum = (column: Column) => column.reduce((total: number, value) => total + (value ?? 0), 0);
   const ordered = [...tracks].sort(([, a], [, b]) => sum(b.sent) - sum(a.sent));
@@ -112,7 +112,7 @@ export class Track implements Series {
   }
 }
 
-/** Number of the flow's guarantee violations since it began. */
+/** Number of guarantee violations since the flow began. */
 function broken({ breaches }: Flow): number {
   return breaches.guarantee + breaches.rate;
 }

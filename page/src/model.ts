@@ -73,8 +73,9 @@ export interface Guaranteed {
   required_delay_ns: number | null;
   /** The reason why there is no guarantee. */
   none: string | null;
-  /** True if the service checks the guaranteed rate, or delay, against the traffic. */
+  /** True if the service checks the guaranteed rate against the traffic. */
   judges_rate: boolean;
+  /** True if the service checks the guaranteed delay against the traffic. */
   judges_delay: boolean;
 }
 

@@ -18,7 +18,7 @@ interface Row {
   cells: HTMLTableCellElement[];
 }
 
-/** Headings of the columns. The second text is for screen readers, which do not read the row of groups above the headings. */
+/** Headings of the columns. The second text is for screen readers, which do not read the row above the headings with the names of groups of columns. */
 const HEAD: [text: string, said?: string][] = [
   ["Adapter"],
   ["Guarantee"],

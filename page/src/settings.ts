@@ -51,7 +51,7 @@ export function knobs(disciplines: Disciplines, scenario: Scenario, link: string
   const found = table && find(table, name, disciplines.default);
   if (!found) return [];
   const [keys, kind] = found;
-  // An envelope of several buckets is changed in the file.
+  // An envelope of several token buckets can be changed only in the scenario file.
   const several = Array.isArray(keys.envelope);
   const general = ALL.filter(([key]) => !(several && key.startsWith("envelope.")));
   const own = disciplines.disciplines.find((discipline) => discipline.kind === kind)?.keys ?? [];

@@ -17,7 +17,7 @@ const CLIENTS: usize = 64;
 /// Maximum number of bytes read from a client at once.
 const PIECE: usize = 16 << 10;
 
-/// Whether a client goes or stays after its turn.
+/// The result of a client's turn: the connection is closed (`Goes`), or stays open.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Goes,

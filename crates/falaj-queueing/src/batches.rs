@@ -49,9 +49,9 @@ impl Policy {
 
     /// Mean size, mean wait and fraction of full batches with Poisson packets of this rate.
     ///
-    /// A batch has more than `j` packets if the `j` after the first arrive within the timeout:
-    /// with probability `P(j)`. So it has `1 + P(1) + … + P(k-1)` packets on average, which wait
-    /// `(1 P(1) + … + (k-1) P(k-1)) / rate` in all.
+    /// A batch has more than `j` packets if the `j` packets after the first arrive within the
+    /// timeout, which has the probability `P(j)`. So the batch has `1 + P(1) + … + P(k-1)` packets
+    /// on average, which wait `(1 P(1) + … + (k-1) P(k-1)) / rate` in all.
     pub fn fill(&self, rate: f64) -> Result<Fill, Refused> {
         let rate = positive("the rate of packets", rate)?;
         let k = self.size as f64;
@@ -81,7 +81,8 @@ pub struct Filling {
     always: usize,
     /// `P(always + 1)` and so on.
     within: Vec<f64>,
-    /// Sums of `P(j)` and of `j P(j)` over `j` from `1` to `always + i`.
+    /// Entry `i` is the sum of `P(j)` (sizes) or of `j P(j)` (waits) over `j` from `1` to
+    /// `always + i`.
     sizes: Vec<f64>,
     waits: Vec<f64>,
 }

@@ -34,7 +34,8 @@ pub struct Machine {
 pub struct Forwarded {
     /// Time from the arrival of a packet to its departure, over packets that departed.
     pub delay: Estimate,
-    /// The largest jitter as RFC 3550 (and 1889) smooths it, over all guests.
+    /// The largest value, over all guests and packets, of the jitter smoothed as in RFC 3550 (and
+    /// RFC 1889).
     pub jitter: f64,
     /// Fraction of the packets that were lost.
     pub loss: f64,
@@ -65,7 +66,8 @@ impl PartialOrd for Due {
         Some(self.cmp(other))
     }
 }
-/// Events are ordered by time; events at the same time, by the order in which they were planned.
+/// The earliest event is the greatest, because the heap returns the greatest first. Of events at
+/// the same time, the event that was planned first is the greatest.
 impl Ord for Due {
     fn cmp(&self, other: &Due) -> Ordering {
         other.0.total_cmp(&self.0).then(other.1.cmp(&self.1))
@@ -141,8 +143,8 @@ impl World {
     }
 }
 
-/// Simulates `packets` Poisson packets at a total `rate`. A tenth of that number precedes them
-/// uncounted.
+/// Simulates `packets` Poisson packets at a total `rate`. Before them, a tenth of that number of
+/// packets is simulated without being counted.
 pub fn forward(
     machine: &Machine,
     rate: f64,

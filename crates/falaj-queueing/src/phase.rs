@@ -121,8 +121,8 @@ impl PhaseType {
         self.moment(2) / (mean * mean) - 1.0
     }
 
-    /// The probability of more than `y`, by uniformization. All terms of the sum are non-negative,
-    /// so no digits cancel.
+    /// Probability that the time is above `y`, by uniformization. All terms of the sum are
+    /// non-negative, so no digits cancel.
     pub fn tail(&self, y: f64) -> f64 {
         let fastest = (0..self.order()).map(|i| -self.within[(i, i)]).fold(0.0, f64::max);
         let n = self.order();

@@ -38,8 +38,8 @@ impl PoissonServer {
         self.sum(|time| time)
     }
 
-    /// Mean service time that remains at a random instant, zero while the server is idle, for a
-    /// load of at most 1.
+    /// Mean remaining service time at a random instant; an idle server counts as zero. The result
+    /// holds for a load of at most 1.
     pub fn residual(&self) -> f64 {
         self.sum(|time| time * time) / 2.0
     }

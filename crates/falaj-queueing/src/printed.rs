@@ -16,7 +16,7 @@ use crate::superposed::Superposed;
 pub struct Printed {
     /// Probability that the wait is above zero.
     pub waits: f64,
-    /// The rate of the wait, given that it is above zero.
+    /// Rate of the exponential distribution of the wait, given that the wait is above zero.
     pub decay: f64,
     /// The mean wait.
     pub wait: f64,
@@ -29,7 +29,8 @@ impl Printed {
     }
 }
 
-/// Points and weights of the eight-point Gauss-Legendre rule on -1 to 1; the positive points.
+/// The positive points of the eight-point Gauss-Legendre rule on -1 to 1, with their weights. The
+/// other four points are the negated ones, with the same weights.
 const GAUSS: [(f64, f64); 4] = [
     (0.183_434_642_495_649_8, 0.362_683_783_378_362),
     (0.525_532_409_916_329, 0.313_706_645_877_887_3),
@@ -108,7 +109,8 @@ fn residual_tail(phases: usize, steps: f64) -> f64 {
 }
 
 /// A range of counts below `phases`. By the Poisson distribution of this mean, the other counts
-/// below `phases` together have a probability below 1e-20. Up to 4096 phases it has all counts.
+/// below `phases` together have a probability below 1e-20. Up to 4096 phases the range has all
+/// counts below `phases`.
 fn likely(phases: usize, mean: f64) -> (usize, usize) {
     if phases <= 4096 {
         return (0, phases);

@@ -1,10 +1,10 @@
 //! Quasi-birth-death processes: a level that changes by one at a time, and a phase.
 //!
-//! `G` is the distribution of the phase in which a level is first left downwards. `R` is the
-//! expected time in the phases of the next level for each unit of time in the phases of this level.
-//! `G` and `R` are the least solutions of `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`.
-//! Logarithmic reduction is from Latouche and Ramaswami (1993), cyclic reduction from Bini and
-//! Meini (1995).
+//! Row `i` of `G` is the distribution of the phase in which the process first arrives at the level
+//! below, if it starts in phase `i`. `R` is the expected time in the phases of the next level for
+//! each unit of time in the phases of this level. `G` and `R` are the least solutions of
+//! `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`. Logarithmic reduction is from Latouche
+//! and Ramaswami (1993), cyclic reduction from Bini and Meini (1995).
 //!
 //! If arrivals come from few phases and services begin in few phases, most columns of `A0` and `A2`
 //! are zero. Both reductions preserve these zeros: only the other columns are computed.
@@ -42,13 +42,13 @@ pub struct Solved {
     pub(crate) r: Mat,
     /// Number of steps of the reduction.
     pub steps: usize,
-    /// The largest entry of `A2 + A1 G + A0 G^2`, over the fastest rate.
+    /// The largest entry of `A2 + A1 G + A0 G^2`, divided by the fastest rate.
     pub residual_g: f64,
-    /// The largest entry of `A0 + R A1 + R^2 A2`, over the fastest rate.
+    /// The largest entry of `A0 + R A1 + R^2 A2`, divided by the fastest rate.
     pub residual_r: f64,
 }
 
-/// Maximum number of steps. Convergence is quadratic: at a load of 1 - 1e-12 there are 40.
+/// Maximum number of steps. Convergence is quadratic: at a load of 1 - 1e-12, 40 steps suffice.
 const STEPS: usize = 64;
 
 impl Qbd {
@@ -94,14 +94,14 @@ impl Qbd {
     }
 
     /// Mean change of the level per unit of time, far from the boundary. The process is stable if
-    /// it is below zero.
+    /// this mean change is below zero.
     pub fn drift(&self) -> f64 {
         let phases = stationary(&(&(&self.up + &self.within) + &self.down));
         let sum = |m| row_times(&phases, m).iter().sum::<f64>();
         sum(&self.up) - sum(&self.down)
     }
 
-    /// The size of its blocks.
+    /// Number of phases, which is the order of each matrix.
     pub fn order(&self) -> usize {
         self.within.nrows()
     }
@@ -252,8 +252,8 @@ impl Solved {
         factor
     }
 
-    /// Largest distance of a row sum of `G` from one. In a stable process every level is left
-    /// downwards.
+    /// Largest distance of a row sum of `G` from one. A stable process leaves every level
+    /// downwards at some time, so each row sum is one.
     pub fn defect(&self) -> f64 {
         row_sums(&self.g).into_iter().fold(0.0, |worst, sum| f64::max(worst, (sum - 1.0).abs()))
     }

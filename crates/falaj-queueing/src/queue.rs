@@ -1,5 +1,5 @@
-//! A server that is first come, first served, with Markovian arrivals and services: MAP/MAP/1, and
-//! so MAP/PH/1 and PH/PH/1.
+//! A server that serves in the order of arrival, with Markovian arrivals and services: MAP/MAP/1,
+//! and its special cases MAP/PH/1 and PH/PH/1.
 
 use crate::arrivals::Arrivals;
 use crate::linear::Mat;
@@ -31,8 +31,8 @@ impl Queue {
         Queue::with_method(arrivals, &Arrivals::renewal(service), Method::CyclicReduction)
     }
 
-    /// Builds a queue whose services may depend on one another: each is a departure of `service`,
-    /// whose phase is frozen while the queue is empty.
+    /// Builds a queue whose service times may depend on one another. Each service ends at a
+    /// departure of the process `service`, whose phase does not change while the queue is empty.
     pub fn with_method(
         arrivals: &Arrivals,
         service: &Arrivals,
@@ -104,7 +104,8 @@ impl Queue {
         dot(&self.empty, &row_sums(&heard)) / self.rate
     }
 
-    /// Phases of the service at an arrival, by the phases before it: `D1 1 (x) I` over the rate.
+    /// The matrix `D1 1 (x) I`, divided by the arrival rate. It maps the queue's phases before an
+    /// arrival to the phase of the service at the arrival.
     fn found(&self) -> Mat {
         let heard = row_sums(&self.arrivals.heard);
         let m = self.service.order();
@@ -117,8 +118,9 @@ impl Queue {
 
     /// Probabilities of a wait above each of these times.
     ///
-    /// The service is uniformized with its fastest rate: the number in front of the arrival after a
-    /// number of events follows from `R` alone, for all levels at once. All terms are non-negative.
+    /// The service is uniformized with its fastest rate. After each event of this process, the
+    /// number of packets in front of the arrival follows from `R` alone, for all levels at once.
+    /// All terms are non-negative.
     pub fn waits_longer(&self, times: &[f64]) -> Vec<f64> {
         let m = self.service.order();
         let fastest = (0..m).map(|i| -self.service.silent[(i, i)]).fold(0.0, f64::max);
@@ -141,8 +143,8 @@ impl Queue {
     }
 
     /// The wait as a phase-type distribution: the chain of [`waits_longer`](Queue::waits_longer),
-    /// reversed in time. It has at most as many phases as the arrivals, times the square of the
-    /// number of phases of the service.
+    /// reversed in time. Its number of phases is at most the number of phases of the arrivals
+    /// times the square of the number of phases of the service.
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();

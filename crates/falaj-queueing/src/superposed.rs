@@ -186,7 +186,7 @@ impl Superposed {
         let mut sizes: Vec<usize> = fitting.collect();
         // The largest sizes contribute most; more than six terms amplify rounding.
         sizes.drain(..sizes.len().saturating_sub(6));
-        // Streams of unlike sizes are not extrapolated: no test shows how far that is right.
+        // Streams of unlike sizes are not extrapolated: no test shows how accurate that would be.
         if sizes.len() < 3 || self.streams.iter().any(|s| s.size.is_some()) {
             let count: usize = self.streams.iter().map(|s| s.count).sum();
             let why = format!(

@@ -26,7 +26,7 @@ pub struct Load {
     /// Packets per unit of time.
     pub rate: f64,
     /// Mean number of packets in a burst, estimated as the variance of the number of arrivals in an
-    /// interval over its mean; 1 for Poisson or more regular arrivals.
+    /// interval, divided by the mean of this number; 1 for Poisson or more regular arrivals.
     pub burst: f64,
     /// Number of batches that are filled in parallel.
     pub streams: f64,
@@ -41,9 +41,9 @@ pub struct Cost {
     pub per_batch: f64,
     /// Processor time per packet in a batch.
     pub per_packet: f64,
-    /// Mean time until the idle other side begins.
+    /// Mean time until the other side, if it is idle, begins to receive.
     pub waking: f64,
-    /// Time until the idle other side begins, at the percentile of the target delay.
+    /// Percentile of the same time: the percentile for which the target delay is given.
     pub waking_at_most: f64,
 }
 
@@ -69,7 +69,7 @@ pub struct Choice {
     pub processor: f64,
     /// Batches per unit of time.
     pub batches: f64,
-    /// The mean wait of batches for those in front.
+    /// Mean wait of a batch until the batches in front of it are served.
     pub queued: f64,
 }
 
@@ -92,8 +92,8 @@ impl Tuned {
 }
 
 /// Upper limit of the load of the other side: at higher loads, waits grow too fast to be predicted.
-/// If batches depart when the other side is idle, it is instead the upper limit of the mean batch,
-/// as a fraction of the largest batch.
+/// If batches depart when the other side is idle, this value is instead the upper limit of the mean
+/// batch, as a fraction of the largest batch.
 const FULL: f64 = 0.95;
 /// Timeouts that are tried, as multiples of the part of the target delay that is left for waiting.
 /// At a multiple of two, most large batches become full before their timeout; at four, most small

@@ -12,8 +12,8 @@ use falaj_sched::units::time::Span;
 
 /// Factor by which the sums of earlier epochs are multiplied at each new epoch.
 const KEPT: f64 = 15.0 / 16.0;
-/// The same factor for the sums of costs. They are kept longer, because sizes must vary before both
-/// costs can be separated.
+/// The same factor for the sums of costs. These are kept longer, because sizes must vary before
+/// both costs can be separated.
 const COSTS_KEPT: f64 = 0.98;
 /// Threshold for a change of load, in standard deviations of an epoch's packet count. The deviation
 /// is that of bursts that arrive as a Poisson process.
@@ -125,8 +125,8 @@ impl Sums {
     }
 }
 
-/// Packets of a burst, estimated as the variance of the arrivals in slots of an epoch over their
-/// mean.
+/// Packets of a burst: the variance of the number of arrivals in a slot of the epoch, divided by
+/// the mean of this number.
 fn bursts(seen: &EpochStats) -> Option<f64> {
     let slots = seen.slots as f64;
     let mean = seen.packets as f64 / slots;
@@ -391,8 +391,8 @@ impl PolicyChooser for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // A lower cost makes packets wait longer. A gain that is smaller than the uncertainty
-            // of that wait does not count.
+            // A cheaper policy makes packets wait longer. A gain that is smaller than the
+            // uncertainty of that wait does not count.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {
                 Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,

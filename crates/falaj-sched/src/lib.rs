@@ -37,14 +37,14 @@
 //! disciplines that manage their own queues. The [`registry`] finds them by name.
 //!
 //! # Schedulers
-//! [`scheduler`] puts queues and a discipline together: an [instance](scheduler::instance), a
-//! [tree](scheduler::tree) of disciplines below each other's flows, instances with
-//! [active queue management](scheduler::with_aqm), and the guard in front of a
-//! [plug-in](scheduler::guard).
+//! [`scheduler`] puts queues and a discipline together in an [instance](scheduler::instance). It
+//! also has the [tree](scheduler::tree), in which a discipline divides a flow of the discipline
+//! above, instances with [active queue management](scheduler::with_aqm), and the guard in front of
+//! a [plug-in](scheduler::guard).
 //!
-//! Nothing here needs `std`. On the packet path, memory is allocated only when a queue or a list
-//! becomes longer than ever before, such as the pool of packets, the lists of active queue
-//! management, and the record of arrivals of DRR+.
+//! Nothing here needs `std`. On the packet path, memory is allocated only when the pool of packets
+//! or a list becomes longer than ever before. Such lists are those of active queue management, and
+//! the record of arrivals of DRR+.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

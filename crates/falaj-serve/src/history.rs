@@ -24,7 +24,7 @@ const STEPS_AT_LEAST: usize = 30;
 pub(super) struct History {
     /// The history of each flow, by link, direction and flow.
     lanes: BTreeMap<String, Lane>,
-    /// Reasons for drops, by their numbers in a step.
+    /// Reasons for drops. A step names a reason by its index here.
     reasons: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ struct Step {
     delay: f32,
     backlog: u32,
     broken: u32,
-    /// Dropped packets: the number of the reason, and the number of packets.
+    /// Dropped packets: the index of the reason, and the number of packets.
     dropped: Vec<(u8, u32)>,
 }
 
@@ -187,7 +187,7 @@ impl Lane {
     }
 }
 
-/// Returns the number of a reason. A new reason gets a new number. There are about a dozen reasons.
+/// Returns the index of a reason. A new reason is appended. There are about a dozen reasons.
 fn number_of(reason: &str, reasons: &mut Vec<String>) -> u8 {
     let at = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
         reasons.push(reason.to_owned());

@@ -31,7 +31,8 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// State of the keep-alive notifications at the interval that the service manager requires.
+/// Schedule of the keep-alive notifications: half the timeout of the service manager's watchdog,
+/// and the time of the next notification.
 pub(super) struct Watchdog {
     every: Option<Duration>,
     next: Instant,

@@ -636,7 +636,8 @@ impl Places {
         Ok(Space::placed(namespace, at, place))
     }
 
-    /// Marks an address as taken that an adapter already has from another process.
+    /// Marks an address as taken: the adapter already had this address in the process from which it
+    /// was taken over.
     fn take(&mut self, name: &str, place: u8) {
         self.free.retain(|&free| free != place);
         if self.addressed && name != UPLINK {

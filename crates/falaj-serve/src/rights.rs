@@ -75,8 +75,8 @@ const NAMESPACES: &[libc::c_int] = &[
 /// Drops all capabilities, access to files that the service does not use, and system calls that a
 /// link never makes. Threads started later inherit the restrictions.
 pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
-    // Without the capability to change it, the bounding set stays the same. It only limits programs
-    // that are started, and the service starts none.
+    // If the process may not change the bounding set, the set stays the same. The set only limits
+    // programs that are started, and the service starts none.
     let _ = caps::clear(None, CapSet::Bounding);
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set)

@@ -204,7 +204,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Some(sockets) => sockets.api_path.clone(),
         None => place.with_extension("http"),
     });
-    // After it has dropped its capabilities, the service cannot see which process has the address.
+    // The TCP address is checked now: after it has dropped its capabilities, the service cannot see
+    // which process has the address.
     if before.is_none() {
         api::check_free(args.tcp)?;
     }
@@ -256,7 +257,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         addresses = Some(AddressKeeper::begin(&state, &scenario, adapters, to_ask)?);
         lock(&handler).keep_in(state, paused);
     }
-    // This must be done before the first request to the link, which does not answer yet.
+    // The takeover must come before the first request to the link, because the link does not answer
+    // requests yet.
     if let Some(before) = before {
         let paused = before.take(&mut forwarder, opened.adapters())?;
         opened.set_left(false);

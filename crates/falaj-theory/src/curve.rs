@@ -253,8 +253,8 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// A staircase. Just after each instant its value is this number of bytes; after the last
-    /// instant it rises with `rate`.
+    /// A staircase. Each step is an instant, and the value in bytes just after this instant. After
+    /// the last instant the curve rises with `rate`.
     ///
     /// # Errors
     /// The times do not increase, or the bytes decrease.

@@ -2,7 +2,8 @@
 //!
 //! Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function" (2000):
 //! each attempt collides with the same probability `p`, independently of earlier attempts. The rate
-//! of attempts follows from `p`, and `p` follows from the rate of attempts: it is a fixed point.
+//! of attempts follows from `p`, and `p` follows from the rate of attempts. The solution is a fixed
+//! point.
 //!
 //! Slots are counted as in Bianchi and Tinnirello, "Remarks on IEEE 802.11 DCF performance
 //! analysis" (2005). A frame is dropped after a limited number of attempts. No station counts down

@@ -1,33 +1,34 @@
 //! The delay over servers in a row that serve in the order of arrival.
 //!
-//! A server of rate `R` and latency `T` is shared with others, which have a burst `b` and a rate
-//! `r`. For each `s >= 0` it leaves over to a flow: nothing up to the time `T + (b + s)/R`, then
-//! `s` at once and the rate `R - r` (Le Boudec and Thiran, proposition 6.4.1). Servers in a row
-//! leave over nothing up to the sum of these times, and then the lowest of all servers' lines `s +
-//! (R - r) t`. A larger `s` makes the time longer and the line higher.
+//! A flow shares a server of rate `R` and latency `T` with other flows, which together have a burst
+//! `b` and a rate `r`. For each `s >= 0` the server leaves over to the flow: nothing up to the time
+//! `T + (b + s)/R`, then `s` at once and the rate `R - r` (Le Boudec and Thiran, proposition
+//! 6.4.1). Servers in a row leave over nothing up to the sum of these times, and then the lowest of
+//! all servers' lines `s + (R - r) t`. A larger `s` makes the time longer and the line higher.
 //!
 //! The flow has a burst `B`. The bound on its delay is lowest if each server's line reaches the
-//! burst after the same time `x`, or starts above it: `s = max(0, B - (R - r) x)`. The best `x` is
-//! zero, or one at which some `s` becomes zero (Bisti, Lenzini, Mingozzi and Stea, "Numerical
-//! analysis of worst-case end-to-end delay bounds in FIFO tandem networks", 2012).
+//! burst after the same time `x`, or earlier if `s` is zero: `s = max(0, B - (R - r) x)`. The best
+//! `x` is zero, or one at which some `s` becomes zero (Bisti, Lenzini, Mingozzi and Stea,
+//! "Numerical analysis of worst-case end-to-end delay bounds in FIFO tandem networks", 2012).
 
 use crate::curve::{Curve, Exact};
 use num_traits::Zero;
 
-/// A server in the order of arrival, as lines: below its service, and above the traffic of others.
+/// A server that serves in the order of arrival, given by two straight lines: one below its service
+/// curve, and one above the arrival curve of the other flows.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedServer {
     /// Rate `R` in bytes per nanosecond.
     rate: Exact,
-    /// Time until all bursts of others have left, `T + b/R`, in nanoseconds.
+    /// Time until all bursts of the other flows have left, `T + b/R`, in nanoseconds.
     latency: Exact,
-    /// Rate that others leave over, `R - r`.
+    /// Rate that the other flows leave over, `R - r`.
     left: Exact,
 }
 
 impl SharedServer {
-    /// The server with this service curve, and others with this arrival curve. `None` if nothing is
-    /// left over.
+    /// The server with this service curve, and other flows with this arrival curve. `None` if
+    /// nothing is left over.
     pub(crate) fn of(service: &Curve, others: &Curve) -> Option<SharedServer> {
         let (rate, taken) = (service.last_slope(), others.last_slope());
         if taken >= rate {
@@ -51,7 +52,7 @@ pub(crate) fn delay(sent: &Curve, servers: &[SharedServer]) -> Option<Exact> {
     times.filter_map(|time| delay_with(sent, servers, &burst, &time)).min()
 }
 
-/// The bound if each server's line reaches the burst after this time `x`.
+/// The bound if each server's line reaches the burst after this time `x`, or earlier.
 fn delay_with(
     sent: &Curve,
     servers: &[SharedServer],

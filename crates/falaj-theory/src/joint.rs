@@ -1,11 +1,12 @@
 //! Arrival curves of several flows that pass a server together.
 //!
 //! Flows that leave a server for the same next server count as one flow there. The other flows of
-//! the server leave over a service for all of them together, and their common output follows from
-//! this service. Let the server have the rate `R` and the latency `T`, and let the other flows have
-//! the burst `b'`. Flows that arrive with the burst `b` and the rate `r` together then leave with a
-//! burst of at most `b + r (T + b'/R)`. If each flow counts by itself, it also waits for the bursts
-//! of all flows that it leaves with, so the sum of these curves is higher.
+//! the server leave over a service for this set of flows together. The common output of the set
+//! follows from this service. Let the server have the rate `R` and the latency `T`, and let the
+//! other flows have the burst `b'`. Flows that arrive with the burst `b` and the rate `r` together
+//! then leave with a burst of at most `b + r (T + b'/R)`. If each flow counts by itself, it also
+//! waits for the bursts of all flows that it leaves with, so the sum of the flows' own curves is
+//! higher.
 
 use crate::curve::{Curve, Exact};
 use crate::network::{CurvesByHop, Network, Order};

@@ -3,9 +3,10 @@
 //!
 //! The formulas are those of Le Boudec and Thiran, "Network Calculus" (2001), cited by their
 //! numbers there. Time is in nanoseconds, data in bytes. Every number is an exact fraction of whole
-//! numbers of any length, so nothing overflows. Only a network rounds: it rounds bursts between its
-//! servers up, by less than a millionth of a byte. If paths form a circle, it also rounds delays up
-//! to whole nanoseconds. The modules `dcf` and `linear` compute in floating-point numbers.
+//! numbers of any length, so nothing overflows. Only the analysis of a network rounds: it rounds up
+//! bursts between servers, by less than a millionth of a byte. If paths form a circle, it also
+//! rounds up delays to whole nanoseconds. The modules `dcf` and `linear` compute in floating-point
+//! numbers.
 //!
 //! ```
 //! use falaj_sched::units::{rate::Rate, time::Span};

@@ -3,13 +3,14 @@
 //!
 //! The servers form a tree. Its root is the last server of the flow, and each other server sends to
 //! a server that is nearer to the root. The program looks for the packet with the largest delay.
-//! This packet leaves the root at date 0, the end. Each server has earlier dates; a higher number
-//! is an earlier date. A packet that leaves server A for server B (or for the end) at date `k` of B
-//! arrived at A at date `k` of A, because packets are served in the order of arrival. Each server
-//! has one more date, its earliest. With the service curve, this date bounds the bytes that had
-//! left by the oldest departure. So a server at depth `d` has `d + 2` dates. The variables are
-//! these dates and, for each flow, the bytes that it had sent by each date of its first server.
-//! Both are counted back from the packet. The largest delay that keeps all constraints is a bound.
+//! This packet leaves the root at the end, which counts as date 0. Each server has several dates
+//! before the end, numbered from the latest to the earliest. A packet that leaves server A for
+//! server B (or for the end) at date `k` of B arrived at A at date `k` of A, because packets are
+//! served in the order of arrival. Each server has one more date, its earliest. With the service
+//! curve, this date bounds the bytes that had left by the oldest departure. So a server at depth
+//! `d` has `d + 2` dates. The variables are these dates and, for each flow, the bytes that it had
+//! sent by each date of its first server. Both are counted back from the packet. The largest delay
+//! that keeps all constraints is a bound.
 //!
 //! A flow has the arrival curve of the server at which it enters the tree. Flows that enter and
 //! leave at the same servers, and come from the same line (outgoing link), count as one.

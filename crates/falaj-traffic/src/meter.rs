@@ -26,11 +26,11 @@ enum Counts {
 
 /// Maximum count of a 32-bit bucket.
 const FEW: u64 = u32::MAX as u64;
-/// The buckets of all delays below this limit, about a minute, exist from the beginning. So memory
-/// is allocated once, and a program's memory does not depend on the delays of packets.
+/// The buckets of all delays below this limit, about a minute, exist from the first delay on. So
+/// memory is allocated once, and a program's memory does not depend on the delays of packets.
 const LONG: Span = Span(1 << 36);
-/// log2 of the buckets per octave. An octave has 1024 buckets, or one per nanosecond if it has
-/// fewer: three digits.
+/// log2 of the buckets per octave. An octave has 1024 buckets, or one per nanosecond if it is
+/// shorter than 1024 ns. This gives three digits.
 const PLACES: u8 = 10;
 const ALL_FIT: &str = "the caller checked that the delay has a bucket";
 

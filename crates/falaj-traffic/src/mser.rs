@@ -1,9 +1,9 @@
 //! The end of a simulation's warm-up: MSER-5 (White, Cobb and Spratt, "A comparison of five
 //! steady-state truncation heuristics for simulation", 2000).
 //!
-//! The beginning is cut at the point after which the mean of the rest seems most precise. There the
-//! sum of the squared deviations, divided by the square of the number of observations, is smallest.
-//! Observations are taken in batches of five.
+//! The beginning is cut at the point after which the mean of the rest seems most precise. At this
+//! point, the sum of the squared deviations in the rest, divided by the square of the number of
+//! observations in the rest, is smallest. Observations are taken in batches of five.
 
 /// Number of observations in a batch.
 pub const BATCH: usize = 5;

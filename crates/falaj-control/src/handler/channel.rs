@@ -57,7 +57,7 @@ impl ForwarderChannel {
         }
     }
 
-    /// Sends a request, once the forwarder has had time for its own work since the last one.
+    /// Sends a request, once the forwarder has had time for its own work since the last request.
     pub(super) fn ask(&mut self, ask: Query) -> Result<Reply, Refusal> {
         let gone = || Refusal::new("the link is gone");
         let ends = self.ends.as_mut().ok_or_else(gone)?;

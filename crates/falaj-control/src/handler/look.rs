@@ -25,7 +25,7 @@ pub struct Look {
     pub measured: Vec<Sojourns>,
     /// The counters of each adapter.
     pub adapters: Vec<(String, AdapterCounts)>,
-    /// Number of changes until that instant that added, removed or renumbered flows or links.
+    /// Number of changes, up to that instant, that added, removed or renumbered flows or links.
     others: u64,
 }
 

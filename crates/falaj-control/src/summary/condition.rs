@@ -34,8 +34,8 @@ impl FailIf {
         Ok(failed.then(|| ExitCode::from(FAILED)))
     }
 
-    /// Reports errors before the run that would otherwise show at its end: a condition on a flow
-    /// that does not exist.
+    /// Reports, before the run, an error that would otherwise show at the end of the run: a
+    /// condition on a flow that does not exist.
     pub fn check(&self, links: &[Link]) -> Result<()> {
         let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<FlowSummary>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))

@@ -240,9 +240,9 @@ fn mean(delay: f64) -> Wanted {
     Wanted { delay, measure: Measure::Mean }
 }
 
-/// Least processor time per packet, in nanoseconds, of the pairs of a size and one of these
-/// timeouts that keep the delay. The pair itself follows: its size, and its timeout as a multiple
-/// of the delay.
+/// Of several pairs of a size and a timeout, finds the pair that keeps the delay at the least
+/// processor time. Returns this time per packet in nanoseconds, the size, and the timeout as a
+/// multiple of the delay.
 fn best(
     wanted: Wanted,
     reader: Reader,
@@ -322,7 +322,7 @@ fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
     );
     assert!(delay <= wanted.delay * 1e9, "{wanted:?}: {what}");
     assert!(spent <= 1.15 * best.0, "{wanted:?}: {what}");
-    // The first half is enough to learn.
+    // The tuner learns the load in the first half of the run. After that the policy hardly changes.
     let chosen = &watch.1[watch.1.len() / 2..];
     let changes = chosen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(changes <= 2, "{wanted:?}: {changes} changes");
@@ -372,8 +372,8 @@ fn it_follows_steps_and_does_not_swing() {
             }
         }
         let watch = watched.0.lock().unwrap();
-        // Each choice covers about ten milliseconds. `end` is one second: in its second half the
-        // policy is constant.
+        // Each choice covers about ten milliseconds. `end` has the choices of one second: in its
+        // second half the policy is constant.
         for end in watch.1.chunks_exact(watch.1.len() / 3) {
             let settled = &end[end.len() / 2..end.len() - 2];
             assert!(settled.iter().all(|policy| policy == &settled[0]), "{settled:?}");
@@ -462,8 +462,8 @@ fn what_cannot_be_kept_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// By the same closed form, no tried pair of a size and a timeout keeps the delay for more than
-    /// 3 % less processor time.
+    /// Of the tried pairs of a size and a timeout that keep the delay by the same closed form, none
+    /// saves more than 3 % of the processor time of the choice.
     #[test]
     fn the_choice_is_the_best(
         delay in 20e-6f64..1e-3, rate in 1e3f64..2e6, burst in 1.0f64..5.0, streams in 1.0f64..5.0,

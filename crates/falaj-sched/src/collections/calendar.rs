@@ -4,10 +4,10 @@
 //! instants change with almost every packet.
 //!
 //! It is a tournament tree: each inner node holds the earlier of the two entries below it. A change
-//! repeats the comparisons (games) from its leaf to the root. The number of games is the depth of
-//! the tree. No branch depends on the winner, whereas in a heap random instants would cause a
-//! branch misprediction at every step. The nodes on the path are known beforehand, so with many
-//! entries the processor reads several nodes in parallel.
+//! repeats the comparisons (games) from the changed leaf to the root. The number of games is the
+//! depth of the tree. No branch depends on the winner, whereas in a heap random instants would
+//! cause a branch misprediction at every step. The nodes on the path are known beforehand, so with
+//! many entries the processor reads several nodes in parallel.
 
 use crate::units::time::{Span, Time};
 use alloc::vec;
@@ -50,8 +50,8 @@ impl Calendar {
         (first.due < LATEST).then_some((first.thing as usize, first.due))
     }
 
-    /// Makes room for `n` entries; new entries are not due. The size doubles, so each added entry
-    /// takes constant time on average.
+    /// Makes room for `n` entries; new entries are not due. The size at least doubles, so each
+    /// added entry takes constant time on average.
     pub fn grow(&mut self, n: usize) {
         let leaves = self.nodes.len() / 2;
         if n <= leaves {

@@ -159,8 +159,8 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Makes room for this number of flows, if there is less room. The size doubles, so each added
-    /// flow takes constant time on average.
+    /// Makes room for this number of flows, if there is less room. The size at least doubles, so
+    /// each added flow takes constant time on average.
     pub(crate) fn grow(&mut self, flows: usize) {
         if flows <= self.places.len() {
             return;

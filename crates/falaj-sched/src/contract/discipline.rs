@@ -41,9 +41,9 @@ pub enum Decision {
 /// Each discipline also implements its [guarantees](crate::contract::guarantee::Guarantees), and
 /// the [hooks](crate::contract::hooks), most of which do nothing.
 pub trait Discipline: Send + Sized {
-    /// State of each flow. It follows 44 bytes of the queue and the tag. State and tag of at most
-    /// 20 bytes together, padding included, are in the same cache line as the queue; with at most
-    /// 84 bytes they take two cache lines.
+    /// State of each flow. In memory it follows 44 bytes of the flow's queue, and the tag of the
+    /// queue's head. State and tag of at most 20 bytes together, padding included, are in the same
+    /// cache line as the queue; with at most 84 bytes they take two cache lines.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
     /// Data that a packet carries from its arrival on; `()` for most disciplines.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;

@@ -34,8 +34,8 @@ pub trait Guarantees: Discipline {
     }
 
     /// Limits on the service of other flows while `f` is backlogged, if flows share the link by
-    /// visits or in proportion to weights. The limits of all flows are of the same kind. From them
-    /// and the envelopes of some flows, bounds can be computed.
+    /// visits (the turns of a round robin) or in proportion to weights. The limits of all flows are
+    /// of the same kind. From them and the envelopes of some flows, bounds can be computed.
     fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
         let _ = f;
         None
@@ -191,15 +191,15 @@ pub struct StairTurn {
 /// Limits on the service of a flow relative to that of another flow, which is backlogged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceLimits {
-    /// Flows share the link by visits.
+    /// Flows share the link by visits, the turns of a round robin.
     Visits(VisitLimits),
     /// Flows share the link in proportion to weights.
     Proportion(ProportionalLimits),
 }
 
-/// Limits on the visits of a flow. From the beginning of a backlog on, the flow's first `S` bytes
-/// need at most `m = ceil(S / quantum)` visits. Until the last of these bytes has left, any other
-/// flow `j` sends at most `m quantum_j + carried_j` bytes.
+/// Limits on the visits of a flow, its turns in a round robin. From the beginning of a backlog on,
+/// the flow's first `S` bytes need at most `m = ceil(S / quantum)` visits. Until the last of these
+/// bytes has left, any other flow `j` sends at most `m quantum_j + carried_j` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitLimits {
     /// Bytes that each visit adds; above zero.
@@ -247,8 +247,8 @@ pub struct RingPhase {
 pub struct Precedence {
     /// Rank 0 is served first.
     pub rank: u32,
-    /// Bytes that flows with higher rank numbers still send after the link has begun to serve this
-    /// rank.
+    /// Maximum number of bytes that flows with higher rank numbers together still send before the
+    /// flow's packets.
     pub once: u64,
     /// The flow has this rank only while it keeps to this limit, and the discipline serves no
     /// packet beyond the limit at this rank; `None` if the flow always has this rank.
@@ -273,12 +273,12 @@ pub enum RateCondition {
     /// The rate counts from an instant at which the flow owes nothing. A flow that has become empty
     /// may owe service, because one of its packets was sent before its time.
     OwesNothing,
-    /// The flow owes nothing, and all the time more bytes of it are queued than two largest packets
-    /// have. The condition applies to disciplines that assign a time stamp to each packet at its
-    /// arrival, and send the packet at most `L/C` after its stamp; `L` is the largest packet, `C`
-    /// the link's rate. Under the condition, the next packet arrives before the latest stamp is
-    /// reached (own derivation). If fewer bytes are queued, the next packet may arrive after that,
-    /// and the flow loses the service that it did not use in the meantime.
+    /// The flow owes nothing, and at all times its queue has more bytes than two largest packets.
+    /// The condition applies to disciplines that assign a time stamp to each packet at its arrival,
+    /// and send the packet at most `L/C` after its stamp; `L` is the largest packet, `C` the link's
+    /// rate. Under the condition, the next packet arrives before the latest stamp is reached (own
+    /// derivation). If fewer bytes are queued, the next packet may arrive after that, and the flow
+    /// loses the service that it did not use in the meantime.
     Queued,
 }
 
@@ -295,8 +295,8 @@ impl RateCondition {
 }
 
 /// Delay of packets beyond their guarantee after a change of weights, rates or flows, until the
-/// link has been idle. The packet on the wire at the change adds to it. Each value was derived and
-/// tested (`docs/decisions/0008-change-by-succession.md`).
+/// link has been idle. The transmission time of the packet on the wire at the change adds to this
+/// delay. Each value was derived and tested (`docs/decisions/0008-change-by-succession.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// The delay is unknown: until the link has been idle, nothing is guaranteed.
@@ -342,8 +342,8 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// Deadlines by a curve of a first rate, its time, and a second rate. Packets leave at most
-    /// `late` after them. If the first rate is the lower one, only a line of the second rate is
-    /// used, and `late` grows by the time that the curve is `behind` this line.
+    /// `late` after their deadlines. If the first rate is the lower one, only a line of the second
+    /// rate is used, and `late` grows by the time that the curve is `behind` this line.
     pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
         match first > rate && time > Span::ZERO {
             true => Deadlines { first, time, rate, late },

@@ -39,8 +39,8 @@ pub struct Manifest {
     /// The reason why the link may be idle while packets wait; `None` if the discipline is
     /// work-conserving.
     pub idles: Option<Idling>,
-    /// The key of the flows' rates, if a sum of rates above the link's is accepted with a warning;
-    /// `None` if there are no such rates, or the discipline refuses the sum.
+    /// The key of the flows' rates, if a sum of rates above the link's rate is accepted with a
+    /// warning; `None` if there are no such rates, or the discipline refuses the sum.
     pub oversubscribed_by: Option<&'static str>,
     /// True if the discipline computes packets' lengths on the medium from their IP lengths. Then a
     /// scenario adds the link's accounting layer to the scheduler's values, as the choice `layer`.

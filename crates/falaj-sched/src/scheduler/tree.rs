@@ -8,8 +8,8 @@
 //!
 //! The guarantee of a leaf is the guarantee that the inner discipline gives on a link of a certain
 //! rate: the rate that the discipline above guarantees to the child. The delay is longer by the
-//! latency of the guarantee above ([`service_behind`]). It holds if the rate above holds over any
-//! interval of backlog ([`serves_strictly`]); otherwise there is no guarantee.
+//! latency of the guarantee above ([`service_behind`]). The guarantee holds if the rate above holds
+//! over any interval of backlog ([`serves_strictly`]); otherwise there is no guarantee.
 //!
 //! [`service_behind`]: crate::contract::guarantee::Guarantees::service_behind
 //! [`serves_strictly`]: crate::contract::guarantee::Guarantees::serves_strictly
@@ -189,9 +189,9 @@ impl<D: CompleteDiscipline> Tree<D> {
         }
     }
 
-    /// Time at which the first child that holds back its packets has to decide again. A child whose
-    /// packets became held while others were served is discovered only when it is chosen. This
-    /// function is called after that.
+    /// Time at which the first child that holds back its packets has to decide again. A child may
+    /// begin to hold back its packets while others are served. This is noticed only when the child
+    /// is chosen, and this function is called after that.
     fn held_until(&self) -> Time {
         let until =
             |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };

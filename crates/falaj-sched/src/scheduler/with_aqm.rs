@@ -32,7 +32,8 @@ use alloc::vec::Vec;
 struct QueueWithPolicy {
     /// The state of its policy; `None` for tail drop.
     aqm: Option<AqmState>,
-    /// The reason why its flow loses its guarantee by the policies; `None` if it does not.
+    /// The reason why the queue's flow has no guarantee with the policies; `None` if the policies
+    /// leave the guarantee as it is.
     no_guarantee: Option<NoGuarantee>,
     draws: Draws,
     /// ECN bits of its packets, the head first.

@@ -174,7 +174,7 @@ impl Steps {
 /// Instants at each of which a link carries up to `bytes` bytes. Unused bytes are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Instants within a period, in order; none is later than its end.
+    /// Instants within a period, in order; none is later than the end of the period.
     at: Vec<Time>,
     period: Span,
     bytes: u32,

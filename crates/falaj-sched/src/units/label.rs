@@ -1,6 +1,6 @@
 //! Information on a packet beyond its length, for active queue management and some disciplines. It
-//! tells whether the packet may be marked instead of dropped, its connection, how early it left the
-//! previous pipe, and how long it waited before a change of the discipline.
+//! has the ECN bits, the connection, the time by which the packet left the previous pipe early, and
+//! the time that the packet waited before a change of the discipline.
 
 use crate::units::time::Span;
 
@@ -42,8 +42,8 @@ pub struct Label {
     pub ecn: Ecn,
     /// A number that packets of one connection have in common.
     pub connection: u64,
-    /// Time by which the packet left the previous pipe before its latest guaranteed time there. A
-    /// delay-jitter regulator holds the packet for this time.
+    /// Time from the packet's departure from the previous pipe to its latest guaranteed departure
+    /// there. A delay-jitter regulator holds the packet for this time.
     pub earliness: Span,
     /// Time that the packet has already waited under the previous discipline, before a change.
     pub waited: Span,

@@ -101,12 +101,13 @@ pub struct Wire {
     /// `(2^64 - 1) / rate`, rounded down: it replaces a division by a multiplication for each
     /// packet.
     inverse: u64,
-    /// True if the rate is unlimited, or the capacity has a shape. The transmission time then does
-    /// not follow from the rate.
+    /// True if the rate is unlimited, or the capacity is not [`Capacity::Serialise`]. The
+    /// transmission time then does not follow from the rate.
     apart: bool,
     shape: Option<Box<Shape>>,
-    /// The end and the length of the last part of a transmission, if its length does not follow
-    /// from the rate. It belongs to the last transmission if both end at the same time.
+    /// The last part of a transmission, if the length of this part does not follow from the rate:
+    /// its end and its length. The part belongs to the last transmission if both end at the same
+    /// time.
     fixed: (Time, Span),
 }
 

@@ -19,7 +19,7 @@ const PAYLOAD: usize = 958;
 /// Packets that each of the two adapters sends in a millisecond. The link carries 12.5 packets in a
 /// millisecond.
 const BATCH: u32 = 13;
-/// Number of packets in a row of one adapter that does not occur while the weights are equal.
+/// While the weights are equal, no adapter sends this number of packets in a row.
 const ROW: usize = 4;
 
 /// The result of the measurement.
@@ -44,8 +44,8 @@ fn text() -> String {
     text
 }
 
-/// A change that was made: true if it was to the larger weight, the time of the request, and the
-/// time of the answer.
+/// A change that was made: true if the new weight is the larger one, the time of the request, and
+/// the time of the answer.
 struct Made {
     larger: bool,
     asked: Instant,

@@ -45,7 +45,8 @@ pub struct Args {
     json: bool,
 }
 
-/// The requests of the clients; the path with a method is a change.
+/// The requests of the clients. A path without a method is read (GET); the path with a method is a
+/// change.
 const PATHS: [&str; 4] = ["/v1/adapters/a7", "/v1/adapters", "/metrics", "PATCH /v1/adapters/a7"];
 /// Rate of the link in bits per second.
 const LINK: u64 = 10_000_000_000;

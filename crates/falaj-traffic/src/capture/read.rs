@@ -410,8 +410,8 @@ fn beginning(error: PcapError, length: usize) -> Unreadable {
     }
 }
 
-/// Returns true if the section at the beginning of a file gives a length beyond its available
-/// bytes, in the section's own byte order.
+/// Returns true if the section header at the beginning of a file is not complete. The header gives
+/// its own length, in the section's byte order.
 fn is_longer_than_there_is(section: &[u8]) -> bool {
     let word = |at: usize| section.get(at..).and_then(<[u8]>::first_chunk).copied();
     let (Some(length), Some(magic)) = (word(4), word(8)) else { return true };

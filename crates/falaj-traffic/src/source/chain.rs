@@ -1,10 +1,10 @@
 //! Markovian arrivals (MAP): random transitions between states; some transitions produce a packet.
 //!
-//! Introduced by Neuts; in the form of Lucantoni, "New results on the single server queue with a
-//! batch Markovian arrival process" (1991): `D0` has the rates of transitions without a packet,
-//! `D1` the rates of transitions with a packet. A packet may come without a change of state. The
-//! diagonal of `D0` is such that each row of `D0 + D1` adds up to zero. In a modulated Poisson
-//! process (MMPP) `D1` is diagonal.
+//! The process is by Neuts. Its form here is that of Lucantoni, "New results on the single server
+//! queue with a batch Markovian arrival process" (1991): `D0` has the rates of transitions without
+//! a packet, `D1` the rates of transitions with a packet. A packet may come without a change of
+//! state. The diagonal of `D0` is such that each row of `D0 + D1` adds up to zero. In a modulated
+//! Poisson process (MMPP) `D1` is diagonal.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
@@ -113,8 +113,8 @@ impl Chain {
     }
 
     /// Creates a chain with a Poisson process in each state. A state is given by its packets per
-    /// second and its mean duration in seconds. After that any other state follows with equal
-    /// probability.
+    /// second and its mean duration in seconds. When a state ends, each other state follows with
+    /// the same probability.
     ///
     /// # Errors
     /// The same as those of [`Chain::new`].

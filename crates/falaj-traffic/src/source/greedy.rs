@@ -60,8 +60,8 @@ impl Envelope {
     }
 
     /// Returns a token bucket to which the source conforms, for packets of at most `largest` bytes.
-    /// Returns `None` if its burst would exceed 32 bits. If the envelope has several buckets, it is
-    /// the bucket with the lowest rate, which is the long-term limit.
+    /// Returns `None` if its burst would exceed 32 bits. If the envelope has several buckets, the
+    /// result is the bucket with the lowest rate, which is the long-term limit.
     pub fn bucket(&self, largest: u32) -> Option<Bucket> {
         match self {
             Envelope::Buckets(buckets) => buckets.iter().copied().min_by_key(|b| b.rate),
@@ -179,8 +179,8 @@ mod tests {
         let mixed =
             packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
         assert!(conforms(&mixed, peak) && conforms(&mixed, long));
-        // The source uses all that is allowed, 3000 B and a second of 8 Mbit/s, except for less
-        // than one packet.
+        // Of the allowed bytes, 3000 B and those of a second at 8 Mbit/s, the source leaves less
+        // than one packet unused.
         let sum: u64 = mixed.iter().map(|p| u64::from(p.bytes)).sum();
         assert!((1_002_000..=1_003_000).contains(&sum), "{sum}");
     }

@@ -100,8 +100,8 @@ pub struct Acked {
     pub paced: Span,
     /// True if the window limited the sender.
     pub limited: bool,
-    /// True if the acknowledged segment was sent before the window was last reduced, or during
-    /// recovery.
+    /// True during recovery, and if the acknowledged segment was sent before the window was last
+    /// reduced.
     pub recovering: bool,
     /// Delivery rate while the segment was in flight, in segments per second.
     pub rate: Option<f64>,

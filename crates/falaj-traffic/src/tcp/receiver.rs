@@ -49,7 +49,8 @@ impl Receiver {
             self.beyond.pop_first();
             self.upto += 1;
         }
-        // A gap, the segment that fills it, and a mark are acknowledged at once.
+        // A segment beyond a gap, a segment that fills a gap, and a marked segment are acknowledged
+        // at once.
         if self.delayed && in_order && !marked && self.waits.is_none() {
             self.waits = Some(number);
             return (is_new, None);

@@ -6,11 +6,11 @@
 //!
 //! Losses are detected as in RACK-TLP (RFC 8985): by the arrival of a number that is higher by
 //! three. The arrival of any higher number also shows a loss, once the transmission is older than
-//! the last round trip time plus a quarter of the minimum round trip time. During recovery it shows
-//! the loss at once. Recovery lasts until every segment that was in flight at its beginning has
-//! arrived (the recovery point of RFC 6675), and reduces the window once. During recovery,
-//! transmissions are in proportion to arrivals (PRR, RFC 6937). If nothing arrives for two round
-//! trips, a tail loss probe is sent.
+//! the last round trip time plus a quarter of the minimum round trip time. During recovery, the
+//! arrival of any higher number shows the loss at once. Recovery lasts until every segment that was
+//! in flight at its beginning has arrived (the recovery point of RFC 6675), and reduces the window
+//! once. During recovery, transmissions are in proportion to arrivals (PRR, RFC 6937). If nothing
+//! arrives for two round trips, a tail loss probe is sent.
 
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;

@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(sample(parameters(false, true), 4, true, 1000), (0, 0));
         assert_eq!(sample(parameters(false, true), 15, true, 1000), (0, 1000));
         // Gentle mode: at an average of 15 there are as many marks as just below 15. At 22 the
-        // probability p_b is 52 %, and more than that is marked, because of the count. At 30 all
-        // packets are dropped.
+        // probability p_b is 52 %, and more than 52 % of the packets are marked, because of the
+        // count. At 30 all packets are dropped.
         let (low, high) = (
             sample(parameters(true, true), 15, true, 1000).0,
             sample(parameters(true, true), 22, true, 1000).0,
@@ -317,8 +317,8 @@ mod tests {
             let expected = 20.0 * (1.0 - 0.998f64.powi(n as i32));
             assert!((red.avg as f64 / f64::from(1 << POINT) - expected).abs() < 1e-4, "{n}");
         }
-        // After a pause of 346 packets of 1 ms the average is half of that; one more arrival at the
-        // empty queue lowers it once more.
+        // After a pause of 346 packets of 1 ms the average is half of its value before the pause.
+        // One more arrival at the empty queue lowers the average once more.
         let before = red.avg as f64;
         red.emptied(Time::ZERO);
         red.comes(Level::default(), false, Time(346_500_000), u64::MAX);
