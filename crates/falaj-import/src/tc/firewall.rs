@@ -14,9 +14,11 @@ use std::ops::Range;
 /// The chains of the table `mangle` that packets pass when they leave, in this order.
 const CHAINS: [&str; 4] = ["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING"];
 
-/// Largest number of rules of a scenario that chains become. Chains that lead to each other can
-/// become many more rules than the script has.
-const MOST: usize = 4096;
+/// Largest number of rules on a path, where a rule counts each time that a chain leads to it.
+/// Chains that lead to each other can make a path much longer than the script.
+const LONGEST: usize = 4096;
+/// Largest number of chains of which each leads to the next one.
+const DEEPEST: usize = 64;
 
 /// The target of a rule of iptables: how it treats packets that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +95,11 @@ pub(super) struct FirewallPath<'a> {
     /// The chain behind which, or at whose beginning, each label is, and the index of the step that
     /// follows.
     labels: Vec<(String, usize)>,
+    /// The number of rules that were met.
+    length: usize,
+    /// The place of the rule before which the path was cut, because it has more than [`LONGEST`]
+    /// rules or [`DEEPEST`] chains.
+    cut: Option<Range<usize>>,
     /// The rules of iptables that the path passes.
     pub(super) rules: Vec<&'a FirewallRule>,
     /// For each chain that only a part of the packets passes in the kernel: the place of its first
@@ -151,7 +158,12 @@ impl<'a> FirewallPath<'a> {
     fn pass(&mut self, own: &[&'a FirewallRule], chains: &mut Vec<&'a str>, ends: [usize; 2]) {
         let chain = chains.last().copied();
         for rule in own.iter().copied().filter(|rule| Some(rule.chain.as_str()) == chain) {
-            if self.is_too_long() {
+            self.length += 1;
+            if self.cut.is_some() {
+                return;
+            }
+            if self.length > LONGEST || chains.len() > DEEPEST {
+                self.cut = Some(rule.at.clone());
                 return;
             }
             let before = (self.steps.len(), self.rules.len());
@@ -195,17 +207,13 @@ impl<'a> FirewallPath<'a> {
         }
     }
 
-    fn is_too_long(&self) -> bool {
-        self.steps.len() > MOST
-    }
-
-    /// The problem of chains that become too many rules.
+    /// The problem of a path that is too long.
     pub(super) fn too_long(&self) -> Option<Problem> {
-        let first = self.rules.first().filter(|_| self.is_too_long())?;
-        let what = format!("chains of iptables that become more than {MOST} rules");
+        let what =
+            format!("a path through more than {LONGEST} rules or {DEEPEST} chains of iptables");
         let why = "here each chain is written again for each rule that leads to it: let fewer \
                    rules lead to chains";
-        Some(no_equal_phrase(first.at.clone(), &what, why))
+        self.cut.clone().map(|at| no_equal_phrase(at, &what, why))
     }
 
     /// Returns true if these rules together can set the bits of `mask` to `value`.
