@@ -9,6 +9,7 @@
 //! A command that changes the traffic becomes part of the scenario, is left out with a warning, or
 //! is refused with a message that names the part without an equivalent in falaj. Nothing is left
 //! out silently.
+#![forbid(unsafe_code)]
 
 mod amounts;
 mod args;
