@@ -28,7 +28,8 @@ pub(super) struct Crossing {
     pub(super) policy: BatchPolicy,
     /// If true, each batch wakes the reader, even if it is known to be awake.
     pub(super) always_ring: bool,
-    /// The required delay, if a tuner changes the policy; the tuner begins with the policy above.
+    /// The required delay, if a tuner chooses the policy. Of `policy` it uses only `bytes`: it
+    /// begins with a timeout of half the delay and `when_idle`.
     pub(super) tuned: Option<Wanted>,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct CrossingResult {
     pub(super) rung: u64,
     /// Waiting times of packets in their batches, by the piece of time in which the batch left.
     pub(super) waited: Vec<TimePiece>,
-    /// Lateness of batches after their timeout.
+    /// Time from the end of a batch's timeout until the batch is sent.
     pub(super) late: Meter,
     /// The policy at the end, and the number of changes that a tuner made.
     pub(super) last: BatchPolicy,
@@ -96,7 +97,6 @@ struct RingSender {
     timed: bool,
     /// True to request notifications when batches are taken.
     tuned: bool,
-    timeout: Span,
     began: Time,
     waited: Vec<TimePiece>,
     late: Meter,
@@ -112,7 +112,7 @@ impl RingSender {
             let piece = (Time(now).since(self.began).0 / PIECE.0) as usize;
             add(&mut self.waited, piece, packets, batch.waited.0 + late * packets);
             if batch.why == FlushReason::Timeout {
-                self.late.record(Time(now).since(batch.opened + self.timeout));
+                self.late.record(Span(late));
             }
         }
         if self.tuned {
@@ -172,10 +172,9 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     }
     let timed = load.rate.is_some();
     let late = Meter::new();
-    let (timeout, tuned) = (way.policy.timeout, way.tuned.is_some());
+    let tuned = way.tuned.is_some();
     let (began, waited) = (Time(monotonic()), Vec::new());
-    let mut sender =
-        RingSender { endpoint, timed, tuned, timeout, began, waited, late, failed: None };
+    let mut sender = RingSender { endpoint, timed, tuned, began, waited, late, failed: None };
     let watched = way.tuned.map(AdaptiveBatching::new);
     let mut packer = match &watched {
         None => Packer::new(way.policy, 0)?,
@@ -332,8 +331,8 @@ fn piece(
             std::hint::spin_loop();
             continue;
         };
-        // The packet counts as sent at its due time. A late sender lengthens delays and does not
-        // create bursts.
+        // The packet counts as sent at its due time. If the sender is late, the delays grow by its
+        // lateness. The packer still sees arrivals at their due times, not as a burst.
         let due = stream.due();
         stream.packet[STAMP..STAMP + 8].copy_from_slice(&due.0.to_le_bytes());
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));

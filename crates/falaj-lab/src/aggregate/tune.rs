@@ -157,7 +157,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A crossing with this policy; with `tuned`, a tuner begins with this policy.
+/// A crossing with this policy. With `tuned`, a tuner chooses the policy, and of `policy` only
+/// `bytes` counts.
 fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Crossing {
     Crossing { policy, always_ring: false, tuned }
 }
