@@ -103,7 +103,8 @@ pub(crate) struct Packets {
     pub(crate) end: Vec<i64>,
 }
 
-/// The pieces of a column, and the texts for its codes.
+/// The pieces of a column. For a dictionary-encoded column these are the keys, and the second value
+/// has the dictionary's strings.
 type ColumnPieces<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
 
 #[pymethods]
@@ -119,7 +120,8 @@ impl Columns {
     }
 
     /// The pieces of a column: a piece is a `Column` if NumPy can use the memory, otherwise a list.
-    /// The second value has the texts for a column of codes, and is None for other columns.
+    /// The pieces of a dictionary-encoded column are its keys, and the second value has the
+    /// dictionary's strings. The second value is None for other columns.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<ColumnPieces<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();

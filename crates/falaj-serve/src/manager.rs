@@ -47,8 +47,9 @@ impl Watchdog {
         }
     }
 
-    /// Sends a notification if it is due. Call it only after the link's thread has answered, so
-    /// that no notification is sent if the link hangs.
+    /// Sends a notification if it is due. While a link runs, call it only after the link's thread
+    /// has answered, so that no notification is sent if the link hangs. The supervisor calls it
+    /// while no link runs.
     pub(super) fn is_alive(&mut self) {
         let Some(every) = self.every.filter(|_| Instant::now() >= self.next) else { return };
         tell(&[NotifyState::Watchdog]);

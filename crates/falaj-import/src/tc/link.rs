@@ -1,5 +1,5 @@
-//! Makes links from devices' trees, and the rules that send packets through the links before
-//! classes.
+//! Makes links from devices' trees, and the rules that send the packets of some classes through a
+//! link of their own before the device's link, or past it.
 
 use super::Host;
 use super::device::Node;
@@ -118,7 +118,8 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         } else {
             let why = "a packet is forwarded, or is one of the host's own, and passes only the \
                        chains of its kind: mark packets in POSTROUTING, which all pass";
-            problems.push(no_equal_phrase(at, "this chain beside those", why));
+            let what = "setting marks both in this chain and in a chain that other packets pass";
+            problems.push(no_equal_phrase(at, what, why));
         }
     }
     draft
@@ -368,8 +369,11 @@ fn marked(filters: &[Filter]) -> Option<Range<usize>> {
 /// The first filter that reads marks or leaves packets with a mark to the next one.
 fn reads_marks(filters: &[Filter]) -> Option<(Range<usize>, &'static str)> {
     let reads = filters.iter().find(|filter| filter.marks.is_some());
-    let reads = reads.map(|filter| (filter.at.clone(), "a filter of marks behind `continue`"));
-    marked(filters).map(|at| (at, "`continue` behind another `continue`")).or(reads)
+    let what =
+        "a filter that reads marks, on packets that already passed a policer with `continue`,";
+    let reads = reads.map(|filter| (filter.at.clone(), what));
+    let what = "a policer with `continue`, on packets that already passed one,";
+    marked(filters).map(|at| (at, what)).or(reads)
 }
 
 /// Filters in the order in which they are tried.

@@ -264,7 +264,8 @@ pub(super) fn mark(filters: &mut [Filter]) -> Result<(), Problem> {
         if let Some(at) = reads_marks {
             let why = "packets that a policer leaves to the next filter have marks of their own \
                        here, so another filter cannot match marks: match other fields";
-            return Err(no_equal_phrase(at, "`fw` beside `continue`", why));
+            let what = "a filter of kind `fw` beside a policer with `continue`";
+            return Err(no_equal_phrase(at, what, why));
         }
         count += 1;
         filter.past = (count..=all).collect();

@@ -157,7 +157,7 @@ fn scripts_of_tc() {
                 "{prio}tc filter add dev eth0 parent 1: prio 1 u32 match u32 0 0 police rate 1mbit burst 9k continue flowid 1:1\n\
                  tc filter add dev eth0 parent 1: prio 2 handle 6 fw flowid 1:2"
             ),
-            "`fw` beside `continue` has no equivalent here",
+            "a filter of kind `fw` beside a policer with `continue` has no equivalent here",
         ),
         (
             &format!(
@@ -167,7 +167,7 @@ fn scripts_of_tc() {
                  tc filter add dev ifb0 parent 1: u32 match ip dport 80 0xffff police rate 1mbit burst 9k continue flowid 1:1",
                 police("rate 1mbit burst 10k continue")
             ),
-            "`continue` behind another `continue` has no equivalent here",
+            "a policer with `continue`, on packets that already passed one, has no equivalent here",
         ),
         (&police("rate 1mbit burst 10k conform-exceed drop/drop"), "`drop` has no equivalent here"),
         (&police("rate 1mbit burst 10k peakrate 2mbit drop"), "`peakrate` needs an `mtu`"),

@@ -283,8 +283,8 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (SetupStep::Routes, errno))
 }
 
-/// Lets this side answer ARP requests for other hosts' addresses at the way out at once, and not
-/// after a random time of up to 0.8 s.
+/// Makes this side answer ARP requests for other hosts' addresses (proxy ARP) without delay at the
+/// NAT interface, instead of after a random time of up to 0.8 s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
     let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
     let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (SetupStep::Interface, errno))?;

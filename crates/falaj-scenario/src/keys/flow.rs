@@ -71,14 +71,15 @@ pub(super) const BATCHES: Key = key(
     Holds::Name,
     Otherwise("none"),
     "with an `adapter` that is `namespace` or `tap:NETNS`: a separate process has its interface, \
-     and packets cross to that process and back in batches, which leave when they are full or \
-     after a timeout (`62,200us`), while the other side is idle (`62,idle`), or such that a delay \
-     is kept (`adaptive,delay=200us`); with `memif:PATH`, batches to another falaj, by a timeout \
-     only",
+     and packets cross to that process and back in batches; a batch leaves when it is full, or \
+     earlier: after a timeout (`62,200us`), at once while the other side is idle (`62,idle`), or \
+     early enough to keep a delay (`adaptive,delay=200us`); with `memif:PATH`, batches to another \
+     falaj, by a timeout only",
 );
 /// The default limit of a queue, in words.
 const DEFAULT_QUEUE: &str = "the bytes that the link carries in a round trip, or in 50 ms if that \
-                             is longer; at least two packets";
+                             is longer, at least two packets; 1000 packets if the link's rate is \
+                             unlimited";
 /// The key `limit` of a queue.
 pub(crate) const LIMIT: Key = key(
     "limit",
@@ -207,7 +208,7 @@ pub(super) const PARTS: Key = key(
     Holds::Parts,
     Otherwise("the flow is one queue"),
     "flows into which the flow is divided, each a table `[link.NAME.flow.FLOW.flow.PART]`, up to \
-     eight levels; the last one takes the remaining packets, `match = \"any\"`",
+     eight levels; the last flow of each list takes the remaining packets: `match = \"any\"`",
 );
 
 /// The keys of `[link.NAME.flow.FLOW.flow.PART]`, without the parameters of the flow's discipline.

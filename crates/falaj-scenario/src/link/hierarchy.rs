@@ -69,8 +69,8 @@ pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
     by_its_own && registry::takes_trees(kind)
 }
 
-/// The setups of these flows for a discipline of `kind`. The setup of a flow that the discipline
-/// divides itself includes its parts, with the rate and the largest packet of `link`.
+/// The setups of these flows for a discipline of `kind`. If the discipline schedules the parts of a
+/// flow too, the flow's setup includes them, with the rate and the largest packet of `link`.
 pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
     let one = |flow: &FlowRead<'_>| {
         let mut setup = flow.setup.clone();
@@ -126,10 +126,11 @@ pub(crate) fn guaranteed(
     flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
 }
 
-/// Completes `setup`, whose flows were [joined]: each flow with parts that its discipline does not
-/// divide itself gets a discipline of its own. That discipline's rate is the flow's guaranteed rate
-/// (from `rates`), or the link's rate if the flow has no guarantee. Reports errors at their places,
-/// and returns false if there are any.
+/// Completes `setup`, whose flows were [joined]: each flow with parts gets an inner discipline,
+/// unless the outer discipline schedules the parts too. The inner discipline's rate is the flow's
+/// guaranteed rate (from `rates`). Without a guarantee it is the rate of `setup`: the link's, or
+/// that of the enclosing inner discipline. Reports errors at their places, and returns false if
+/// there are any.
 pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,

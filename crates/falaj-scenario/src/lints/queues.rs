@@ -10,22 +10,24 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::ops::Range;
 
-/// A queue that holds far less than the link's bandwidth-delay product.
+/// A queue that holds far less than its rate times the link's delay.
 pub(crate) struct ShortQueue {
     /// The flow of the queue; `None` if one queue holds the packets of all flows.
     pub(crate) flow: Option<usize>,
     limit: Limit,
     /// The rate at which the queue is served.
     rate: Rate,
+    /// The link's delay, in one direction.
     delay: Span,
-    /// Bandwidth-delay product, in bytes.
+    /// Rate times delay, in bytes.
     product: u64,
-    /// Bandwidth-delay product as a number of largest packets.
+    /// Rate times delay, as a number of largest packets.
     packets: u64,
 }
 
 /// Finds queues that hold less than a tenth of rate times delay. The rate is the flow's guaranteed
-/// rate, or else the link's rate.
+/// rate, or else the link's rate. The delay is that of one direction; the default limit of a queue
+/// uses the round trip, which is twice as long.
 pub(crate) fn short_queues(
     setup: &Setup,
     delay: Span,
@@ -84,7 +86,7 @@ impl ShortQueue {
         let which = if unset { "is not set here: it is" } else { "holds" };
         Problem::warning(
             at,
-            format!("{what}: its queue is less than a tenth of the link's bandwidth-delay product"),
+            format!("{what}: its queue is less than a tenth of its rate times the link's delay"),
         )
         .label(format!(
             "`queue` {which} {}; {} x {} is {}",

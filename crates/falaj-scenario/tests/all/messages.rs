@@ -1284,7 +1284,7 @@ match = "any"
 queue = "10p"
 "#,
         expect![[r#"
-            warning: the scheduler `fifo`: its queue is less than a tenth of the link's bandwidth-delay product
+            warning: the scheduler `fifo`: its queue is less than a tenth of its rate times the link's delay
              --> a.toml:1:1
               |
             1 | [link.a]
@@ -1301,7 +1301,7 @@ delay = "40ms"
 scheduler = { kind = "fifo", queue = "64kB" }
 "#,
         expect![[r#"
-            warning: the scheduler `fifo`: its queue is less than a tenth of the link's bandwidth-delay product
+            warning: the scheduler `fifo`: its queue is less than a tenth of its rate times the link's delay
              --> a.toml:4:38
               |
             4 | scheduler = { kind = "fifo", queue = "64kB" }
@@ -1326,7 +1326,7 @@ match = "any"
 queue = "300p"
 "#,
         expect![[r#"
-            warning: flow `x`: its queue is less than a tenth of the link's bandwidth-delay product
+            warning: flow `x`: its queue is less than a tenth of its rate times the link's delay
              --> a.toml:7:9
               |
             7 | queue = "4p"
@@ -4135,7 +4135,7 @@ fn many_warnings_that_are_alike() {
           |
           = help: a last flow with `match = "any"` takes them
 
-        warning: flow `f1`: its queue is less than a tenth of the link's bandwidth-delay product
+        warning: flow `f1`: its queue is less than a tenth of its rate times the link's delay
          --> a.toml:7:9
           |
         7 | queue = "1p"

@@ -6,8 +6,8 @@
 //! is the packet's stamp. The packet with the smallest reading goes first.
 //!
 //! Packets are stamped at their arrival. If a packet still waits when its reading has passed, and
-//! the flow's next packet arrives then, the next packet starts at its own arrival time, not at the
-//! earlier reading. A dropped packet does not advance the clock.
+//! the flow's next packet arrives then, the clock advances for the next packet from its arrival
+//! time, not from the earlier reading. A dropped packet does not advance the clock.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -288,7 +288,7 @@ mod tests {
                 assert_eq!(departure, ((n + 1) % 2, 901 + u64::from(n)), "{name}");
             }
         }
-        // While B also sends at its rate, all disciplines agree.
+        // While B also sends at its rate, Virtual Clock, SCFQ and WFQ agree.
         let mut all: Vec<_> = alone.collect();
         all.extend((0..100).flat_map(|n| [(901 + 2 * n, 'A', 1), (900 + 2 * n, 'B', 1)]));
         let all = packets(&all);
@@ -300,10 +300,10 @@ mod tests {
         assert_eq!(departures_together(&shares, Wfq::new, &all), clocks);
     }
 
-    /// A packet that arrives after the reading of a packet that still waits starts at its own
-    /// arrival time. A1 has the reading 1 + 4 = 5 and waits until 10. A2 has the reading 9 + 4 =
-    /// 13, after C1's 2 + 10 = 12. If A2 were tagged only when it became the head, its reading
-    /// would follow A1's and be 9.
+    /// If a packet arrives after the reading of a packet that still waits, the clock advances from
+    /// the arrival time. A1 has the reading 1 + 4 = 5 and waits until 10. A2 has the reading
+    /// 9 + 4 = 13, after C1's 2 + 10 = 12. If A2 were tagged only when it became the head, its
+    /// reading would follow A1's and be 9.
     #[test]
     fn virtual_clock_must_tag_at_arrival() {
         let packets = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];

@@ -308,8 +308,9 @@ mod tests {
         }
     }
 
-    /// At 1,000 segments a second, 40 segments are in flight after two have arrived: 42, less the
-    /// two that arrive in the 2.5 ms until the next quantum. While probing, two more are sent.
+    /// At 1,000 segments a second, an acknowledgement of two segments leaves 40 in flight. The
+    /// estimate starts from the 42 before it and subtracts the two that arrive in the 2.5 ms until
+    /// the next quantum: 40. While probing, the next quantum of two is added: 42.
     #[test]
     fn what_is_under_way_counts_when_the_next_quantum_goes() {
         let (mut bbr, now) = found();

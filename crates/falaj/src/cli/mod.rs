@@ -79,12 +79,12 @@ pub(crate) fn parse() -> Cli {
 const EXIT: &str = "\
 Exit status:
   0    all is well
-  1    the answer is no: a guarantee violated, a plan refused, a published value not reproduced,
-       a file to format
+  1    the answer is no: a guarantee violated, a plan refused, a published value that differs for
+       no known reason, a file to format, packets missing in a capture
   2    no answer: the input is invalid, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare), or replications ended before
        --until was reached (sim, compare)
-  4    a condition of --fail-if holds (run, bridge, relay, traffic)
+  4    a condition of --fail-if holds (run, bridge, attach, relay, traffic)
   130  interrupted by Ctrl-C; the results until then are printed
   141  the reader of the output went away
 `falaj run` has that of its command. Results are on standard output, all else on standard error;

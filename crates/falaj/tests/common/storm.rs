@@ -1,8 +1,9 @@
 //! Sends malformed ("bad") frames to an interface: valid frames with bytes flipped, overwritten,
-//! repeated and left out at random. Valid ("good"), numbered frames are sent among them, and the
-//! other end has to return each good frame unchanged. The sender waits for the good frames before
-//! it goes on, so that no frame is lost because a buffer is full, however busy the machine is. So a
-//! good frame that does not return was lost because of a bad frame.
+//! repeated and left out at random. Valid ("good"), numbered frames are sent among them. The other
+//! end has to return each good frame, changed only in one byte of its destination address. The
+//! sender waits for the good frames before it goes on, so that no frame is lost because a buffer is
+//! full, however busy the machine is. So a good frame that does not return was lost because of a
+//! bad frame.
 
 use nix::libc;
 use nix::net::if_::if_nametoindex;
@@ -198,13 +199,14 @@ pub(crate) fn storm<W: FrameTransport>(mut way: W, frames: u64) -> String {
     format!("{taken} bad taken, {} good came back", numbered - first)
 }
 
-/// Returns true if the next good frame returns within `milliseconds`, in order and only once.
+/// Returns true if the next good frame returns within `milliseconds`, before any later one. Ignores
+/// further copies of earlier frames.
 fn comes(way: &mut impl FrameTransport, next: &mut u64, milliseconds: u16) -> bool {
     let mut frame = [0; 4000];
     while let Some(length) = way.comes(&mut frame, milliseconds) {
         match number(&frame[..length], ANSWER) {
             Some(number) if number >= *next => {
-                assert_eq!(number, *next, "good frames come in order, each once");
+                assert_eq!(number, *next, "good frames come in order");
                 *next += 1;
                 return true;
             }

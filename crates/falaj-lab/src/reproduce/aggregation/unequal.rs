@@ -111,7 +111,7 @@ pub(super) fn figure() -> Result<PaperFigure> {
         ],
         notes: vec![format!(
             "Streams of {rates} Kp/s in batches of {sizes} packets, exponential services with the \
-             same mean. The delays with unequal services, of 3 to 7 us, have no model."
+             same mean. With unequal service times (3 to 7 us) no model gives the delays."
         )],
         found: vec![
             ("mean wait as printed, over the simulated, at a load of 0.8", over),

@@ -1,6 +1,6 @@
 //! Firewall rules that pass an interface's packets to two queues, written as the bytes of netlink
-//! messages. The rules are in an nftables table that belongs to a socket. The kernel removes the
-//! table when the socket is closed, however the process ends.
+//! messages. The rules are in two nftables tables, one for IPv4 and one for IPv6, that belong to a
+//! socket. The kernel removes the tables when the socket is closed, however the process ends.
 
 use super::message::MessageBuilder;
 use nix::errno::Errno;

@@ -41,11 +41,11 @@ With other scenarios, or --what-if, nothing is measured: all are simulated under
 and differences from the first scenario are printed with their intervals, which are narrower than
 those of the scenarios themselves.
 
-Exit status: 0 all delays are within their bounds; 1 a bound was violated; 3 inconclusive: the 99th
-percentile of the release error, or of a source's lateness, exceeds a tenth of the smallest bound;
-a source had no time to send some of its packets; or no packet of a flow arrived; 130 Ctrl-C ended
-the simulation, and the results until then are compared. For several scenarios: 0; 3 and 130 as for
-`falaj sim`.
+Exit status: 0 all delays are within their bounds; 1 a bound was violated, or packets are missing in
+the capture; 3 inconclusive: the 99th percentile of the release error, or of a source's lateness,
+exceeds a tenth of the smallest bound; a source had no time to send some of its packets; or no
+packet of a flow arrived; 130 Ctrl-C ended the simulation, and the results until then are compared.
+For several scenarios: 0; 3 and 130 as for `falaj sim`.
 
 With rules, each link that packets reached has its own rows: its guarantees, and its delays,
 simulated and measured in that link alone. The end-to-end delay is printed at the flow where a

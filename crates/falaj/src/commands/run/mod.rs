@@ -77,8 +77,8 @@ A scenario with hosts ([host.NAME]) has several links and a namespace for each h
 each other by name, and have no access to the internet.
 
 Exit status: that of the command; 128 + the signal that killed it; 127 if the command does not
-exist, 126 if it cannot be executed; 2 if this link is not possible here; 4 if the command's status
-is 0 and a condition of --fail-if holds.
+exist, 126 if it cannot be executed; 2 if this link is not possible here. If the command's status is
+0: 4 if a condition of --fail-if holds, or else 1 if packets are missing in the capture.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
