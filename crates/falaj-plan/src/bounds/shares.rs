@@ -3,9 +3,10 @@
 //!
 //! The link has the rate `C`. From the beginning of a backlog of the flow, of weight `w`, a rival
 //! of weight `w_j` sends at most `s_j = (S + ahead) w_j/w + extra` bytes until byte `S` of the
-//! backlog has left (see [`ProportionalLimits`]). It also sends at most `o_j(t)` bytes within a
-//! time `t`, if its envelope is known. The link does not pause, so the packet that ends with byte
-//! `S` has left when `C t` reaches `S` plus the smaller one of these two values of each rival.
+//! backlog has left (see [`ProportionalLimits`]; weights in denominators are its `divisor`). It
+//! also sends at most `o_j(t)` bytes within a time `t`, if its envelope is known. The link does not
+//! pause, so the packet that ends with byte `S` has left when `C t` reaches `S` plus the smaller
+//! one of these two values of each rival.
 //!
 //! Let the rivals of a set `M` count by `o_j(t) = r_j t + b_j`, and all others by `s_j`. Then `C t`
 //! reaches that sum at a time that is a straight line in `S`. So each `M` gives a service curve, of
@@ -77,7 +78,7 @@ impl Rival {
 
     /// Bytes of the rival's share until byte `bytes` of the backlog of a flow has left.
     fn share(&self, of: &ProportionalLimits, bytes: f64) -> f64 {
-        let served = (bytes + of.ahead as f64) * self.limits.weight as f64 / of.weight as f64;
+        let served = (bytes + of.ahead as f64) * self.limits.weight as f64 / of.divisor as f64;
         served + self.limits.extra as f64
     }
 }
@@ -94,7 +95,7 @@ struct Choice {
 impl Choice {
     /// Time at which byte `bytes` of a backlog has left, in nanoseconds.
     fn time(&self, rate: Rate, of: &ProportionalLimits, bytes: f64) -> f64 {
-        let shares = (bytes + of.ahead as f64) * self.weight as f64 / of.weight as f64;
+        let shares = (bytes + of.ahead as f64) * self.weight as f64 / of.divisor as f64;
         let left = (rate.0 - self.lines.rate) as f64 / BIT_NANOS as f64;
         (bytes + shares + self.lines.bytes as f64) / left
     }
@@ -102,13 +103,13 @@ impl Choice {
     /// Rate of the flow's service in bytes per nanosecond.
     fn slope(&self, rate: Rate, of: &ProportionalLimits) -> f64 {
         let left = (rate.0 - self.lines.rate) as f64 / BIT_NANOS as f64;
-        left * of.weight as f64 / (of.weight + self.weight) as f64
+        left * of.divisor as f64 / (of.divisor + self.weight) as f64
     }
 
     /// The service curve of the flow.
     fn service(&self, rate: Rate, of: &ProportionalLimits) -> Curve {
         let left = slope(Rate(rate.0 - self.lines.rate));
-        let own = exact(of.weight);
+        let own = exact(of.divisor);
         let others = exact(self.weight) / &own;
         let first = exact(of.ahead) * &others + exact(self.lines.bytes);
         let latency = first / &left;
@@ -123,7 +124,7 @@ impl Choice {
 
     /// A bound on the bytes that rivals send before byte `bytes` of the backlog has left.
     fn before(&self, of: &ProportionalLimits, bytes: u64) -> Curve {
-        let shares = exact(bytes + of.ahead) * exact(self.weight) / exact(of.weight);
+        let shares = exact(bytes + of.ahead) * exact(self.weight) / exact(of.divisor);
         Curve::affine(slope(Rate(self.lines.rate)), shares + exact(self.lines.bytes))
     }
 
@@ -286,6 +287,10 @@ fn formulas(of: &ProportionalLimits) -> (&'static str, &'static str) {
             "h(envelope, C t - sum of (S w_j/w + L))",
             "h(envelope, C t - sum of min(S w_j/w + L, o_j(t)))",
         ),
+        _ if of.ahead > of.packet => (
+            "h(envelope, C t - sum of ((S + a) w_j/w + c_j))",
+            "h(envelope, C t - sum of min((S + a) w_j/w + c_j, o_j(t)))",
+        ),
         (false, true, false) => (
             "h(envelope, C t - sum of ((S + L) w_j/w + L))",
             "h(envelope, C t - sum of min((S + L) w_j/w + L, o_j(t)))",
@@ -316,6 +321,7 @@ mod tests {
             let packet = if n % 2 == 0 { 0 } else { 1_500 };
             let mut limits = || ProportionalLimits {
                 weight: from(1, 9),
+                divisor: from(1, 9),
                 ahead: packet,
                 extra: packet + packet / 2,
                 packet,

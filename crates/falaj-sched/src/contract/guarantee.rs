@@ -210,11 +210,13 @@ pub struct VisitLimits {
 
 /// Limits on the service of flows that share the link in proportion to weights `w`. From the
 /// beginning of a backlog of flow `i` on, until the flow's first `S` bytes have left, any other
-/// flow `j` sends at most `(S + ahead_i) w_j/w_i + extra_j` bytes.
+/// flow `j` sends at most `(S + ahead_i) w_j/d_i + extra_j` bytes, where `d` is `divisor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProportionalLimits {
-    /// The flow's weight; above zero.
+    /// The flow's weight, in a unit that all flows share; above zero.
     pub weight: u64,
+    /// The flow's weight, or slightly less if weights are rounded; above zero.
+    pub divisor: u64,
     /// Bound on the bytes of the flow that were sent before their time, before the backlog began.
     pub ahead: u64,
     /// Bound on the bytes that the flow may send in addition to its share; zero for a fluid server.

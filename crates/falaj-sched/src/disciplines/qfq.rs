@@ -11,7 +11,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantee, Guarantees, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, RateCondition, ServiceLimits, Settling, finite_rate, full_queue,
+    room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
@@ -21,6 +22,7 @@ use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::flow_tag::{Place, Share, class, inverse, shift};
 use crate::mechanisms::groups::{Choice, Groups};
+use crate::mechanisms::proportion::by_slots;
 use crate::mechanisms::virtual_time::{
     Keeps, NONE, SOON, VirtualTime, WEIGHT, Weights, is_free, unit,
 };
@@ -66,6 +68,8 @@ pub struct Qfq {
     /// The flow in service, or the only flow with packets, which is in no group.
     in_hand: u32,
     weights: Weights,
+    /// The finest rounding of any flow.
+    finest: u64,
     full_queues: Vec<u64>,
 }
 
@@ -75,11 +79,14 @@ impl Qfq {
         finite_rate(setup, "quick fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
+        let heaviest = weights.all.iter().copied().max().unwrap_or(1);
+        let finest = 1 << shift(class(inverse(weights.byte, heaviest), weights.largest));
         Ok(Qfq {
             time: VirtualTime::new(&weights),
             groups: Groups::new(),
             in_hand: NONE,
             weights,
+            finest,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
@@ -222,6 +229,50 @@ impl Guarantees for Qfq {
             },
             others: Vec::new(),
         })
+    }
+
+    /// Let a backlog of flow `i` begin when virtual time is `v`. The flow has no packets, and the
+    /// rounded start of its previous one had been reached. So its next start is less than
+    /// `v + sigma_i + L/w_i`. The packet that ends with byte `S` of the backlog has a rounded
+    /// finish before `g = v + (L + S)/w_i + 3 sigma_i`.
+    ///
+    /// Before that packet, a packet of flow `j` is chosen in one of two cases. Its start is less
+    /// than `sigma_j` after its rounded start.
+    /// - The head of flow `i` has started. The rounded finish of the packet of flow `j` is not
+    ///   later than that of the head. So the next start of flow `j` is before
+    ///   `g - sigma_j + L/w_j`.
+    /// - The head of flow `i` has not started. The rounded start of the packet of flow `j` is
+    ///   earlier. So the next start of flow `j` is before `g - 2 sigma_i + sigma_j + L/w_j`.
+    ///
+    /// The first packet of flow `j` that is chosen since `v` has `l` bytes. It starts at most
+    /// `2 sigma_j + (L - l)/w_j` before `v`. Let its rounded finish be `f`, at most `2 sigma_j`
+    /// after its start, and let it be chosen when virtual time is `u > f`. Let `u'` be virtual time
+    /// at the last earlier choice of a packet whose rounded finish is after `f`. Then all rounded
+    /// starts that had been reached belonged to rounded finishes after `f`. So the packets chosen
+    /// since, and this one, start at `u'` or later and finish by `f`; their exact finishes are not
+    /// after the rounded ones. Their flows count in between, so the link sends at least all their
+    /// bytes while virtual time rises from `u'` to `f`. Of the bytes sent from `u'` to `u`, only
+    /// those of the packet chosen at `u'` are not among theirs, and the `l` bytes are missing. So
+    /// the link has sent at most `L - l` bytes since `f`. Flow `j` counts, so `u` is at most
+    /// `f + (L - l)/w_j`. If there was no such choice since a leap of virtual time or since the
+    /// link was empty, no start was before virtual time at that instant, and there is no packet
+    /// that is not among theirs.
+    ///
+    /// If a packet of flow `j` is on the wire at `v`, virtual time has risen by at most `l/w_j`
+    /// since it was chosen, because the whole packet counts at once. So flow `j` sends at most
+    /// `w_j (g - v + 2 sigma_j + max(-sigma_j, sigma_j - 2 sigma_i)) + 2 L` bytes. In the maximum,
+    /// the finest rounding takes the place of `sigma_i`.
+    ///
+    /// A start up to [`SOON`] after virtual time counts as reached, which is less than a byte of
+    /// flow `i`. Virtual times are rounded to half a unit when a flow becomes backlogged or silent.
+    /// Two bytes are for that, and one is for the rounding of `v` and `u`.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        let largest = u64::from(self.weights.largest);
+        let (inverse, rounding) = (self.weights.inverse(f), self.weights.rounding(f) as u64);
+        let late = rounding.max(3 * rounding - 2 * self.finest);
+        let ahead = largest + (3 * rounding).div_ceil(inverse) + 1;
+        let extra = 2 * largest + late.div_ceil(inverse) + 3;
+        by_slots(inverse, 1, self.weights.largest, ahead, extra)
     }
 
     fn settling(&self) -> Settling {

@@ -14,7 +14,8 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantee, Guarantees, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, RateCondition, ServiceLimits, Settling, finite_rate, full_queue,
+    room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -25,6 +26,7 @@ use crate::mechanisms::active_list;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound};
 use crate::mechanisms::flow_tag::{HEAVIEST, LARGEST, Place, Share, ahead, shift};
 use crate::mechanisms::groups::{Choice, Groups};
+use crate::mechanisms::proportion::by_slots;
 use crate::mechanisms::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -63,6 +65,9 @@ pub struct QfqPlus {
     /// The index of each flow's aggregate.
     of: Vec<u32>,
     weights: Weights,
+    /// The finest rounding and the largest budget of any aggregate.
+    finest: u64,
+    largest_budget: u64,
     full_queues: Vec<u64>,
 }
 
@@ -103,6 +108,11 @@ struct Aggregate {
 }
 
 impl Aggregate {
+    /// The rounding of the aggregate's starts.
+    fn rounding(&self) -> u64 {
+        1 << shift(self.share.class())
+    }
+
     /// The flow that sends next, and the length of its head in bytes.
     #[inline]
     fn head(&mut self, flows: &mut Flows<Member>) -> Option<(FlowId, u32)> {
@@ -122,6 +132,8 @@ impl QfqPlus {
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
         let (of, aggregates) = divide(&weights);
+        let finest = aggregates.iter().map(Aggregate::rounding).min().unwrap_or(1);
+        let largest_budget = aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
         Ok(QfqPlus {
             time: VirtualTime::new(&weights),
             groups: Groups::new(),
@@ -129,6 +141,8 @@ impl QfqPlus {
             in_hand: NONE,
             of,
             weights,
+            finest,
+            largest_budget,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
@@ -341,12 +355,12 @@ impl Guarantees for QfqPlus {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
-        let budget = self.aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
         let after = |bytes: u64, roundings: u128| {
             let time = u128::from(bytes) * u128::from(share.inverse())
                 + (roundings << shift(share.class()));
             let work = self.weights.work(time + 2 * SOON as u128);
-            self.weights.rate.airtime_of_many(work.saturating_add(budget + largest + 1))
+            let once = self.largest_budget + largest + 1;
+            self.weights.rate.airtime_of_many(work.saturating_add(once))
         };
         let full = self.full_queues[f.index()];
         let turns = full.div_ceil(largest.max(1)).saturating_add(1);
@@ -362,6 +376,36 @@ impl Guarantees for QfqPlus {
             },
             others: Vec::new(),
         })
+    }
+
+    /// The proof for QFQ's flows holds for the services of aggregates, each of at most a budget.
+    /// Let a backlog of a flow begin when virtual time is `v`. Its aggregate `a`, of weight `w_a`
+    /// and budget `F_a`, then starts before `v + sigma_a + F_a/w_a`, also in the middle of a
+    /// service. Until a packet of the flow leaves, let the aggregate send `A` bytes. That service
+    /// has a rounded finish before `g = v + (F_a + A)/w_a + 3 sigma_a`. So another aggregate `b`
+    /// starts before `g + max(-sigma_b, sigma_b - 2 sigma_a) + F_b/w_b` after its last service
+    /// before that.
+    ///
+    /// The first service of aggregate `b` that is chosen since `v` starts at most
+    /// `2 sigma_b + F/w_b` before `v`, where `F` is the largest budget. If the aggregate is being
+    /// served at `v`, virtual time has risen since its choice by at most the bytes that it was
+    /// charged, divided by `w_b`. All of them but the packet on the wire have left. So aggregate
+    /// `b` sends at most `w_b z + F_b + F` bytes, where `z` is `g - v` plus the maximum of
+    /// `sigma_b` and `3 sigma_b - 2 sigma_a`. Any flow of it may send them all.
+    ///
+    /// Until `S` bytes of the flow have left, each of the other flows of its aggregate sends at
+    /// most `ceil(S/L) L + L` bytes (see DRR). With `n` flows, `A` is at most `n S + 2 (n - 1) L`.
+    /// These `S + 2 L` bytes of each of the others are below the limit for rivals too, if `b` is
+    /// `a`. Rounding adds as much as in QFQ.
+    fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
+        let aggregate = self.aggregate(f);
+        let (inverse, rounding) = (aggregate.share.inverse(), aggregate.rounding());
+        let (flows, full) = (u64::from(aggregate.flows), u64::from(aggregate.full));
+        let others = 2 * (flows - 1) * u64::from(self.weights.largest);
+        let ahead = full + others + (3 * rounding).div_ceil(inverse) + 1;
+        let late = rounding.max(3 * rounding - 2 * self.finest);
+        let extra = full + self.largest_budget + late.div_ceil(inverse) + 3;
+        by_slots(inverse, aggregate.flows, self.weights.largest, ahead.div_ceil(flows), extra)
     }
 
     fn settling(&self) -> Settling {

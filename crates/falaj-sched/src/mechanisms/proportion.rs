@@ -11,6 +11,7 @@ pub(crate) fn by_tags(shares: &Shares, f: FlowId, ahead: u64) -> Option<ServiceL
     is_exact(shares.byte().into(), shares.weight(f)).then(|| {
         ServiceLimits::Proportion(ProportionalLimits {
             weight: shares.weight(f).into(),
+            divisor: shares.weight(f).into(),
             ahead,
             extra: shares.largest(),
             packet: shares.largest(),
@@ -27,6 +28,7 @@ pub(crate) fn by_fluid(shares: &Shares, f: FlowId) -> Option<ServiceLimits> {
     is_exact(shares.byte().into(), shares.weight(f)).then(|| {
         ServiceLimits::Proportion(ProportionalLimits {
             weight: shares.weight(f).into(),
+            divisor: shares.weight(f).into(),
             ahead: 0,
             extra: 0,
             packet: 0,
@@ -53,12 +55,41 @@ pub(crate) fn by_starts(
     (is_fine && is_exact(weights.byte, weights.of(f))).then(|| {
         ServiceLimits::Proportion(ProportionalLimits {
             weight: weights.of(f).into(),
+            divisor: weights.of(f).into(),
             ahead,
             extra,
             packet: weights.largest.into(),
             fluid: false,
             // The part of the packet on the wire that counts in virtual time is rounded too.
             late: ROUNDING + ROUNDING,
+        })
+    })
+}
+
+/// Virtual time in which flows are compared by [`by_slots`]. Even the lightest flow may send 2^24
+/// bytes in it.
+const LONG: u64 = 1 << 62;
+
+/// The limits of a discipline that rounds virtual starts to slots. `inverse` is the virtual time of
+/// a byte of the flow, whether rounded or not. If the flow is one of `flows` that are sorted
+/// together, it is that of a byte of all of them; as a rival, each may send what all of them may.
+/// `None` if `inverse` is below [`FINE_BYTE`].
+pub(crate) fn by_slots(
+    inverse: u64,
+    flows: u32,
+    largest: u32,
+    ahead: u64,
+    extra: u64,
+) -> Option<ServiceLimits> {
+    (u128::from(inverse) >= FINE_BYTE).then(|| {
+        ServiceLimits::Proportion(ProportionalLimits {
+            weight: LONG.div_ceil(inverse),
+            divisor: LONG / (inverse * u64::from(flows)),
+            ahead,
+            extra,
+            packet: largest.into(),
+            fluid: false,
+            late: ROUNDING,
         })
     })
 }

@@ -487,7 +487,8 @@ impl Weights {
         }
     }
 
-    fn inverse(&self, f: FlowId) -> u64 {
+    /// Virtual time of a byte of a flow.
+    pub(crate) fn inverse(&self, f: FlowId) -> u64 {
         inverse(self.byte, self.all[f.index()])
     }
 
