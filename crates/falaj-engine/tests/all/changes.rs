@@ -180,7 +180,8 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let refused = engine.prepare(PIPE, &no_room);
     // These disciplines have queues of their own.
     assert!(
-        refused.is_err() || matches!(spec.kind, "fifo" | "fq" | "cake" | "fq_codel" | "dualpi2"),
+        refused.is_err()
+            || matches!(spec.kind, "fifo" | "fq" | "cake" | "fq_codel" | "fq_pie" | "dualpi2"),
         "{}",
         spec.kind
     );

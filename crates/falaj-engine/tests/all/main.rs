@@ -18,6 +18,7 @@ mod exact;
 mod fairness;
 mod fq;
 mod fq_codel;
+mod fq_pie;
 mod fuzz;
 mod guaranteed_rates;
 mod guarantees;

@@ -142,8 +142,10 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "type" => {
                 let of = scheduler(args.value("a type")?)?;
                 made.scheduler = Some(of);
-                if of == "fq_codel" {
-                    made.own = policy::fq_codel(args)?;
+                match of {
+                    "fq_codel" => made.own = policy::fq_codel(args)?,
+                    "fq_pie" => made.own = policy::fq_pie(args)?,
+                    _ => {}
                 }
             }
             "mask" | "flow_mask" | "sched_mask" => {
@@ -306,16 +308,12 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
         "qfq" => "qfq",
         "prio" => "priority",
         "fq_codel" => "fq_codel",
-        "fq_pie" => {
-            let why = "hashed queues have CoDel here, `type fq_codel`; PIE is for the queue of a \
-                       flow, also one queue for each flow: `mask all … pie`";
-            return Err(no_equal(word.at.clone(), &word.text, why));
-        }
+        "fq_pie" => "fq_pie",
         _ => {
             return Err(unknown(
                 word,
                 "a type of scheduler",
-                &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel"],
+                &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel", "fq_pie"],
             ));
         }
     })

@@ -200,10 +200,10 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let typed = sched.iter().chain(&pipe).find(|c| c.scheduler.is_some());
     let kind = typed.and_then(|c| c.scheduler).unwrap_or("wf2q+");
     let own = typed.iter().flat_map(|c| c.own.clone());
-    if kind == "fq_codel"
+    if manages_queues(kind)
         && let Some(of) = pipe.iter().chain(&sched).find(|c| !c.policy.is_empty())
     {
-        let what = "`fq_codel` keeps its own queues short: the AQM of the pipe was left out";
+        let what = format!("`{kind}` keeps its own queues short: the AQM of the pipe was left out");
         problems.push(Problem::warning(of.at.clone(), what));
     }
     let keys: Vec<(&str, String)> = [("kind", quote(kind))].into_iter().chain(own).collect();
@@ -225,6 +225,11 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
 }
 
+/// Returns true if the scheduler has a queue for each connection, which it keeps short itself.
+fn manages_queues(kind: &str) -> bool {
+    matches!(kind, "fq_codel" | "fq_pie")
+}
+
 /// The layer at which bytes count. dummynet counts IP packets; for rules that see frames it counts
 /// the frames' headers too.
 fn counted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> &'static str {
@@ -241,12 +246,12 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
         "match",
         if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) },
     );
-    if kind != "fq_codel" {
+    if !manages_queues(kind) {
         flow.set("queue", queue_of(queue.queue.as_deref().unwrap_or("50p"), &queue.policy));
     }
     let weight = queue.weight.unwrap_or(1);
     match kind {
-        "fifo" | "fq_codel" => {}
+        "fifo" | "fq_codel" | "fq_pie" => {}
         "priority" => flow.set("priority", weight.to_string()),
         // In dummynet the quantum is a multiple of 1500 bytes.
         "drr" => flow.text("quantum", format!("{}B", weight * 1500)),

@@ -1,4 +1,4 @@
-//! AQMs of dummynet: `red`, `gred`, `codel`, `pie`, and the options of `fq_codel`.
+//! AQMs of dummynet: `red`, `gred`, `codel`, `pie`, and the options of `fq_codel` and `fq_pie`.
 
 use super::config::milliseconds;
 use crate::amounts::{part_of_one, size, whole};
@@ -73,25 +73,33 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     Ok(keys)
 }
 
+/// Words of schedulers with a queue for each connection.
+const FAIR: &[&str] = &["quantum", "limit", "flows"];
+
 /// Reads the options after `fq_codel`.
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     // `fq_codel` marks packets unless `noecn` is given.
     let mut keys = vec![("ecn", quote("yes"))];
-    let is = |w: &&Word| {
-        CODEL.contains(&w.text.as_str()) || ["quantum", "limit", "flows"].contains(&w.text.as_str())
-    };
+    let is = |w: &&Word| CODEL.contains(&w.text.as_str()) || FAIR.contains(&w.text.as_str());
     while let Some(word) = args.peek().filter(is) {
         args.next();
-        match word.text.as_str() {
-            "quantum" => set(&mut keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
-            "limit" => {
-                set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string());
-            }
-            "flows" => set(&mut keys, "queues", whole(args.value("a number")?)?.to_string()),
-            _ => _ = of_codel(word, args, &mut keys)?,
+        if !of_fair(word, args, &mut keys)? {
+            of_codel(word, args, &mut keys)?;
         }
     }
     Ok(keys)
+}
+
+/// Reads an option of a scheduler with a queue for each connection. Returns false if it is another
+/// word.
+fn of_fair(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
+    match word.text.as_str() {
+        "quantum" => set(keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
+        "limit" => set(keys, "limit", whole(args.value("a number of packets")?)?.to_string()),
+        "flows" => set(keys, "queues", whole(args.value("a number")?)?.to_string()),
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 const PIE: &[&str] = &[
@@ -117,36 +125,58 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("pie"))];
     while let Some(word) = args.peek().filter(|w| PIE.contains(&w.text.as_str())) {
         args.next();
-        match word.text.as_str() {
-            "target" => set(&mut keys, "target", quote(&milliseconds(args.value("a time")?)?)),
-            "tupdate" => set(&mut keys, "update", quote(&milliseconds(args.value("a time")?)?)),
-            "max_burst" => set(&mut keys, "burst", quote(&milliseconds(args.value("a time")?)?)),
-            "alpha" => fixed(word, args.value("a number")?, &["0.125"])?,
-            "beta" => fixed(word, args.value("a number")?, &["1.25"])?,
-            "max_ecnth" => fixed(word, args.value("a number")?, &["0.1", "0.10"])?,
-            "ecn" => set(&mut keys, "ecn", quote("yes")),
-            "noecn" => keys.retain(|(key, _)| *key != "ecn"),
-            "capdrop" | "drand" => args.left_out(word, "it is always on, as in RFC 8033"),
-            "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
-            _ => {
-                let why = "PIE is that of RFC 8033, whose probability is capped and spread, and \
-                           which is always on: leave this out";
-                return Err(no_equal(word.at.clone(), &word.text, why));
-            }
+        of_pie(word, args, &mut keys)?;
+    }
+    Ok(keys)
+}
+
+/// Reads the options after `fq_pie`.
+pub(super) fn fq_pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
+    let mut keys = Vec::new();
+    let is = |w: &&Word| PIE.contains(&w.text.as_str()) || FAIR.contains(&w.text.as_str());
+    while let Some(word) = args.peek().filter(is) {
+        args.next();
+        if !of_fair(word, args, &mut keys)? {
+            of_pie(word, args, &mut keys)?;
         }
     }
     Ok(keys)
 }
 
-/// Checks a parameter that falaj fixes to the value of RFC 8033.
-fn fixed(name: &Word, value: &Word, to: &[&str]) -> Result<(), Problem> {
-    if to.contains(&value.text.as_str()) {
-        return Ok(());
+/// Reads an option of `pie`.
+fn of_pie(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<(), Problem> {
+    match word.text.as_str() {
+        "target" => set(keys, "target", quote(&milliseconds(args.value("a time")?)?)),
+        "tupdate" => set(keys, "update", quote(&milliseconds(args.value("a time")?)?)),
+        "max_burst" => set(keys, "burst", quote(&milliseconds(args.value("a time")?)?)),
+        "alpha" => set(keys, "alpha", sixteenths("alpha", args.value("a number")?)?),
+        "beta" => set(keys, "beta", sixteenths("beta", args.value("a number")?)?),
+        "max_ecnth" => {
+            let most = part_of_one(args.value("a number from 0 to 1")?)?;
+            set(keys, "ecn-probability", quote(most.as_deref().unwrap_or("0%")));
+        }
+        "ecn" => set(keys, "ecn", quote("yes")),
+        "noecn" => keys.retain(|(key, _)| *key != "ecn"),
+        "capdrop" | "drand" => args.left_out(word, "it is always on, as in RFC 8033"),
+        "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
+        _ => {
+            let why = "PIE is that of RFC 8033, whose probability is capped and spread, and \
+                       which is always on: leave this out";
+            return Err(no_equal(word.at.clone(), &word.text, why));
+        }
     }
-    let what = format!("{} {}", name.text, value.text);
-    Err(no_equal(
-        value.at.clone(),
-        &what,
-        &format!("it is {} here, as in RFC 8033: leave this out", to[0]),
-    ))
+    Ok(())
+}
+
+/// Reads a gain per second; returns it in sixteenths.
+fn sixteenths(name: &str, value: &Word) -> Result<String, Problem> {
+    let gain = value.text.parse::<f64>().ok().map(|gain| gain * 16.0);
+    match gain.filter(|n| n.fract() == 0.0 && (0.0..=32.0).contains(n)) {
+        Some(n) => Ok((n as u64).to_string()),
+        None => {
+            let what = format!("{name} {}", value.text);
+            let why = "a gain is a multiple of 0.0625 (a sixteenth), from 0 to 2";
+            Err(no_equal(value.at.clone(), &what, why))
+        }
+    }
 }

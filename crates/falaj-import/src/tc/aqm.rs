@@ -1,5 +1,5 @@
-//! The AQMs `red`, `codel` and `pie`; and `fq_codel` and `sfq`, which have a queue for each
-//! connection.
+//! The AQMs `red`, `codel` and `pie`; and `fq_codel`, `fq_pie` and `sfq`, which have a queue for
+//! each connection.
 
 use super::attachment::stray;
 use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
@@ -204,20 +204,21 @@ fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, P
     Ok(true)
 }
 
+/// Words that `pie` and `fq_pie` have in common.
+const PIE: [&str; 9] = [
+    "target",
+    "tupdate",
+    "alpha",
+    "beta",
+    "ecn",
+    "noecn",
+    "nobytemode",
+    "dq_rate_estimator",
+    "no_dq_rate_estimator",
+];
+
 /// Reads `pie limit P target T tupdate T`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
-    const WORDS: &[&str] = &[
-        "limit",
-        "target",
-        "tupdate",
-        "alpha",
-        "beta",
-        "ecn",
-        "noecn",
-        "nobytemode",
-        "dq_rate_estimator",
-        "no_dq_rate_estimator",
-    ];
     let mut made = Managed {
         limit: "1000p".to_owned(),
         policy: vec![("policy", quote("pie"))],
@@ -226,43 +227,57 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "limit" => made.limit = format!("{}p", whole(args.value("a number of packets")?)?),
-            "target" => {
-                set(&mut made.policy, "target", quote(&time(tc_time(args.value("a time")?)?)));
-            }
-            "tupdate" => {
-                set(&mut made.policy, "update", quote(&time(tc_time(args.value("a time")?)?)));
-            }
-            "ecn" => set(&mut made.policy, "ecn", quote("yes")),
-            "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
-            "nobytemode" => {
-                args.left_out(word, "PIE treats packets of all sizes alike in any case");
-            }
-            "no_dq_rate_estimator" | "dq_rate_estimator" => {
-                args.left_out(word, "falaj measures the waiting time of each packet");
-            }
-            "alpha" | "beta" => {
-                let value = args.value("a number")?;
-                let usual = if word.text == "alpha" { 2 } else { 20 };
-                if whole(value)? != usual {
-                    let what = format!("{} {}", word.text, value.text);
-                    return Err(no_equal(
-                        value.at.clone(),
-                        &what,
-                        &format!("it is {usual} here, as in RFC 8033: leave this out"),
-                    ));
-                }
-            }
-            "bytemode" => {
-                return Err(no_equal(
-                    word.at.clone(),
-                    "bytemode",
-                    "PIE treats packets of all sizes alike here: leave this out",
-                ));
-            }
-            _ => return Err(stray(word, "pie", WORDS)),
+            _ if of_pie(word, args, &mut made.policy)? => {}
+            _ => return Err(stray(word, "pie", &[&["limit"][..], &PIE].concat())),
         }
     }
     Ok(made)
+}
+
+/// Reads an option that `pie` and `fq_pie` have in common. Returns false if it is another word.
+fn of_pie(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
+    match word.text.as_str() {
+        "target" => set(keys, "target", quote(&time(tc_time(args.value("a time")?)?))),
+        "tupdate" => set(keys, "update", quote(&time(tc_time(args.value("a time")?)?))),
+        "ecn" => set(keys, "ecn", quote("yes")),
+        "noecn" => keys.retain(|(key, _)| *key != "ecn"),
+        "nobytemode" => args.left_out(word, "PIE treats packets of all sizes alike in any case"),
+        "no_dq_rate_estimator" | "dq_rate_estimator" => {
+            args.left_out(word, "falaj measures the waiting time of each packet");
+        }
+        "alpha" => gain("alpha", 2, args, keys)?,
+        "beta" => gain("beta", 20, args, keys)?,
+        "bytemode" => {
+            return Err(no_equal(
+                word.at.clone(),
+                "bytemode",
+                "PIE treats packets of all sizes alike here: leave this out",
+            ));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Reads a gain of PIE, in sixteenths per second. The `usual` one has no key in the scenario.
+fn gain(
+    name: &'static str,
+    usual: u64,
+    args: &mut Args<'_>,
+    keys: &mut Keys,
+) -> Result<(), Problem> {
+    let value = args.value("a number from 0 to 32")?;
+    let sixteenths = whole(value)?;
+    if sixteenths > 32 {
+        let what = format!("{name} {}", value.text);
+        let why = "a gain is at most 32, which means 2 per second";
+        return Err(no_equal(value.at.clone(), &what, why));
+    }
+    keys.retain(|(key, _)| *key != name);
+    if sixteenths != usual {
+        keys.push((name, sixteenths.to_string()));
+    }
+    Ok(())
 }
 
 /// Reads `fq_codel limit P flows N quantum B …`.
@@ -310,6 +325,37 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
             }
             _ if of_codel(word, args, &mut made.scheduler)? => {}
             _ => return Err(stray(word, "fq_codel", WORDS)),
+        }
+    }
+    Ok(made)
+}
+
+/// Reads `fq_pie limit P flows N quantum B …`.
+pub(super) fn fq_pie(args: &mut Args<'_>) -> Result<Fair, Problem> {
+    const WORDS: [&str; 5] = ["limit", "flows", "quantum", "ecn_prob", "memory_limit"];
+    let mut made = Fair { scheduler: vec![("kind", quote("fq_pie"))], notes: Vec::new() };
+    let keys = &mut made.scheduler;
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => set(keys, "limit", whole(args.value("a number of packets")?)?.to_string()),
+            "flows" => set(keys, "queues", whole(args.value("a number")?)?.to_string()),
+            "quantum" => set(keys, "quantum", quote(&size(tc_size(args.value("a size")?)?))),
+            "ecn_prob" => {
+                let value = args.value("a number from 0 to 100")?;
+                let percent = whole(value)?;
+                if percent > 100 {
+                    let what = format!("{} is more than 100 %", quoted(&value.text));
+                    return Err(Problem::error(value.at.clone(), what)
+                        .help("a number from 0 to 100, as in `ecn_prob 10`"));
+                }
+                set(keys, "ecn-probability", quote(&format!("{percent}%")));
+            }
+            "memory_limit" => {
+                tc_size(args.value("a size")?)?;
+                args.left_out(word, "the kernel counts packets beyond it, and drops none of them");
+            }
+            _ if of_pie(word, args, keys)? => {}
+            _ => return Err(stray(word, "fq_pie", &[&WORDS[..], &PIE].concat())),
         }
     }
     Ok(made)

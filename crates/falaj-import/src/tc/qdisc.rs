@@ -84,6 +84,7 @@ const KINDS: &[&str] = &[
     "codel",
     "pie",
     "fq_codel",
+    "fq_pie",
     "fq",
     "sfq",
     "cake",
@@ -111,6 +112,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "codel" => aqm::codel(args).map(Qdisc::Managed),
         "pie" => aqm::pie(args).map(Qdisc::Managed),
         "fq_codel" => aqm::fq_codel(args).map(Qdisc::Fair),
+        "fq_pie" => aqm::fq_pie(args).map(Qdisc::Fair),
         "fq" => fq::read(args, kind).map(Qdisc::Fair),
         "sfq" => aqm::sfq(args, kind).map(Qdisc::Fair),
         "cake" => cake::read(args, kind).map(Qdisc::Cake),
@@ -131,7 +133,6 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
 /// The reason why a discipline of tc has no equivalent here.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "fq_pie" => "hashed queues have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
         "hhf" => "it detects heavy connections: `fq_codel` gives each its turn",
         "cbq" => "kernels no longer have it: write `htb` or `hfsc`",

@@ -36,12 +36,12 @@ pub(crate) const TARGETS: [Target; 3] = [
     (
         "tc",
         of_tc,
-        "tc qdisc add dev e|tc class add dev e|tc filter add dev e|iptables -t mangle -A|POSTROUTING|QOS|-j MARK --set-mark 1|-j|-g|RETURN|1 fw|\n|root|parent|handle|1:|1:1|1:10|2:|10:|classid|flowid|netem|tbf|htb|hfsc|prio|drr|qfq|ets|cbs|red|codel|pie|fq_codel|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|pfifo|pfifo_fast|delay|10ms|1ms|loss|1%|rate|1mbit|8mbit|burst|10k|limit|1000|100k|ceil|sc|rt|ls|ul|m1|d|m2|umax|dmax|1500b|default|10|quantum|weight|bands|3|strict|quanta|avpkt|min|max|ecn|target|interval|u32 match ip dport 80 0xffff|matchall|idleslope|sendslope|-5000|slot|reorder|gap|distribution|normal|state|gemodel|overhead|mpu|0|;|'|$x|\\",
+        "tc qdisc add dev e|tc class add dev e|tc filter add dev e|iptables -t mangle -A|POSTROUTING|QOS|-j MARK --set-mark 1|-j|-g|RETURN|1 fw|\n|root|parent|handle|1:|1:1|1:10|2:|10:|classid|flowid|netem|tbf|htb|hfsc|prio|drr|qfq|ets|cbs|red|codel|pie|fq_codel|fq_pie|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|pfifo|pfifo_fast|delay|10ms|1ms|loss|1%|rate|1mbit|8mbit|burst|10k|limit|1000|100k|ceil|sc|rt|ls|ul|m1|d|m2|umax|dmax|1500b|default|10|quantum|weight|bands|3|strict|quanta|avpkt|min|max|ecn|target|interval|u32 match ip dport 80 0xffff|matchall|idleslope|sendslope|-5000|slot|reorder|gap|distribution|normal|state|gemodel|overhead|mpu|0|;|'|$x|\\",
     ),
     (
         "ipfw",
         of_ipfw,
-        "ipfw pipe 1 config|ipfw queue 1 config|ipfw sched 1 config|ipfw add|ipfw table 1 add|\n|pipe|queue|1|2|100|prob|0.5|bw|1Mbit/s|delay|10|plr|0.1|0.1,0.2,0.3,0.4|mask|all|src-ip|0xffff|/24|weight|type|qfq|rr|fq_codel|prio|red|gred|0.002/5/15/0.1|codel|pie|ecn|target|5ms|ip|udp|from|to|any|10.0.0.0/8|table(1)|in|out|not|{|}|or|via|em0|skipto|allow|deny|count|tablearg|frag|dscp|ef|lookup|dst-port|80,90-99|MAC|mac-type|0x0806|one_pass|disable|burst|50KB",
+        "ipfw pipe 1 config|ipfw queue 1 config|ipfw sched 1 config|ipfw add|ipfw table 1 add|\n|pipe|queue|1|2|100|prob|0.5|bw|1Mbit/s|delay|10|plr|0.1|0.1,0.2,0.3,0.4|mask|all|src-ip|0xffff|/24|weight|type|qfq|rr|fq_codel|fq_pie|prio|red|gred|0.002/5/15/0.1|codel|pie|ecn|target|5ms|ip|udp|from|to|any|10.0.0.0/8|table(1)|in|out|not|{|}|or|via|em0|skipto|allow|deny|count|tablearg|frag|dscp|ef|lookup|dst-port|80,90-99|MAC|mac-type|0x0806|one_pass|disable|burst|50KB",
     ),
     (
         "netconfig",

@@ -592,9 +592,9 @@ fn policies_and_fair_queues() {
     becomes(
         "ipfw pipe 1 config red 5/15\n\
          ipfw pipe 1 config codel alpha 1\n\
-         ipfw pipe 1 config pie alpha 2\n\
+         ipfw pipe 1 config pie alpha 0.3\n\
          ipfw pipe 1 config pie onoff\n\
-         ipfw sched 1 config type fq_pie\n\
+         ipfw sched 1 config type fq_red\n\
          ipfw pipe 1 config plr 0.1,0.2\n\
          ipfw pipe 1 config mask queue 1\n\
          ipfw pipe 1 config ecn",
@@ -615,13 +615,13 @@ fn policies_and_fair_queues() {
               |
               = help: one of `bw`, `bandwidth`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `flowset`, `type`, `droptail`, `noerror`, `lmax`, `maxlen`, `pri`, `red`, `gred`, `codel`, `pie`
 
-            error: `alpha 2` has no equivalent here
+            error: `alpha 0.3` has no equivalent here
              --> ipfw.sh:3:30
               |
-            3 | ipfw pipe 1 config pie alpha 2
-              |                              ^
+            3 | ipfw pipe 1 config pie alpha 0.3
+              |                              ^^^
               |
-              = help: it is 0.125 here, as in RFC 8033: leave this out
+              = help: a gain is a multiple of 0.0625 (a sixteenth), from 0 to 2
 
             error: `onoff` has no equivalent here
              --> ipfw.sh:4:24
@@ -631,13 +631,13 @@ fn policies_and_fair_queues() {
               |
               = help: PIE is that of RFC 8033, whose probability is capped and spread, and which is always on: leave this out
 
-            error: `fq_pie` has no equivalent here
+            error: `fq_red` is not a type of scheduler
              --> ipfw.sh:5:26
               |
-            5 | ipfw sched 1 config type fq_pie
+            5 | ipfw sched 1 config type fq_red
               |                          ^^^^^^
               |
-              = help: hashed queues have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one queue for each flow: `mask all … pie`
+              = help: one of `fifo`, `wf2q+`, `rr`, `qfq`, `prio`, `fq_codel`, `fq_pie`
 
             error: `0.1,0.2` is not a loss
              --> ipfw.sh:6:24
@@ -1753,7 +1753,7 @@ proptest! {
     fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
         prop_oneof![
             "ipfw|dnctl|add|pipe|queue|sched|table|config|1|2|100|prob|0\\.5|bw|1Mbit/s|delay|10|plr|mask|all|src-ip|0xffff|weight|type|qfq",
-            "red|gred|codel|pie|fq_codel|ecn|target|5ms|0\\.002/5/15/0\\.1|0\\.1,0\\.2,0\\.3,0\\.4|via|em0|mac-type|lookup|dscp|ef|frag|ipversion|4|burst|queue|50|profile",
+            "red|gred|codel|pie|fq_codel|fq_pie|ecn|target|5ms|0\\.002/5/15/0\\.1|0\\.1,0\\.2,0\\.3,0\\.4|via|em0|mac-type|lookup|dscp|ef|frag|ipversion|4|burst|queue|50|profile",
             "set|0x000000ff|/8|disable|one_pass|flush|rr|sched_mask",
             "ip|udp|from|to|any|10\\.0\\.0\\.0/8|table\\(1\\)|in|out|not|skipto|allow|deny|\n|;|'|\\$x|\\{|\\}|or|tablearg",
             "\\PC{0,5}",

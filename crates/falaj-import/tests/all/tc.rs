@@ -513,10 +513,13 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev c root handle 1: netem rate 1mbit delay 10ms\n\
          tc qdisc add dev c parent 1: pie limit 200 target 20ms tupdate 30ms alpha 2 beta 20 ecn\n\
          tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
-         tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
+         tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb\n\
+         tc qdisc add dev e root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
+         tc qdisc add dev e parent 1: fq_pie flows 64 target 5ms tupdate 10ms alpha 4 ecn ecn_prob 25 memory_limit 32mb",
         expect![[r##"
             # note: 2: `bandwidth` was left out: the average of an idle queue falls at the link's own rate
             # note: 7: `memory_limit` was left out: the queues have only a limit in packets, `limit`
+            # note: 9: `memory_limit` was left out: the kernel counts packets beyond it, and drops none of them
             # packets that a sends go up
             [link.a]
             rate = "unlimited"
@@ -566,13 +569,27 @@ fn queues_that_are_kept_short() {
             rate = "10mbit"
             burst = "10KiB"
             scheduler = { kind = "fq_codel", ecn = "yes", target = "3ms", quantum = "300B" }
+
+            # packets that e sends go up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: tbf rate 10mbit burst 10k limit 100k
+            # tc qdisc add dev e parent 1: fq_pie flows 64 target 5ms tupdate 10ms alpha 4 ecn ecn_prob 25 memory_limit 32mb
+            [link.e.up]
+            rate = "10mbit"
+            burst = "10KiB"
+            scheduler = { kind = "fq_pie", queues = 64, target = "5ms", update = "10ms", alpha = 4, ecn = "yes", ecn-probability = "25%" }
         "##]],
     );
     becomes(
         "tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive\n\
          tc qdisc add dev a root red limit 400000\n\
          tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3\n\
-         tc qdisc add dev a root pie alpha 5\n\
+         tc qdisc add dev a root pie alpha 50\n\
+         tc qdisc add dev a root fq_pie bytemode\n\
+         tc qdisc add dev a root fq_pie ecn_prob 101\n\
+         tc qdisc add dev a root fq_pie cap\n\
          tc qdisc add dev a root codel ce_threshold 1ms\n\
          tc qdisc add dev a root fq weights 5 3 1\n\
          tc qdisc add dev a root sfq depth 10",
@@ -601,37 +618,61 @@ fn queues_that_are_kept_short() {
               |
               = help: write `burst 34` or more
 
-            error: `alpha 5` has no equivalent here
+            error: `alpha 50` has no equivalent here
              --> tc.sh:4:35
               |
-            4 | tc qdisc add dev a root pie alpha 5
-              |                                   ^
+            4 | tc qdisc add dev a root pie alpha 50
+              |                                   ^^
               |
-              = help: it is 2 here, as in RFC 8033: leave this out
+              = help: a gain is at most 32, which means 2 per second
+
+            error: `bytemode` has no equivalent here
+             --> tc.sh:5:32
+              |
+            5 | tc qdisc add dev a root fq_pie bytemode
+              |                                ^^^^^^^^
+              |
+              = help: PIE treats packets of all sizes alike here: leave this out
+
+            error: `101` is more than 100 %
+             --> tc.sh:6:41
+              |
+            6 | tc qdisc add dev a root fq_pie ecn_prob 101
+              |                                         ^^^
+              |
+              = help: a number from 0 to 100, as in `ecn_prob 10`
+
+            error: `cap` is not a parameter of fq_pie
+             --> tc.sh:7:32
+              |
+            7 | tc qdisc add dev a root fq_pie cap
+              |                                ^^^
+              |
+              = help: one of `limit`, `flows`, `quantum`, `ecn_prob`, `memory_limit`, `target`, `tupdate`, `alpha`, `beta`, `ecn`, `noecn`, `nobytemode`, `dq_rate_estimator`, `no_dq_rate_estimator`
 
             error: `ce_threshold` has no equivalent here
-             --> tc.sh:5:31
+             --> tc.sh:8:31
               |
-            5 | tc qdisc add dev a root codel ce_threshold 1ms
+            8 | tc qdisc add dev a root codel ce_threshold 1ms
               |                               ^^^^^^^^^^^^
               |
               = help: for scalable connections, which need marks at a threshold, add `scheduler = { kind = "dualpi2", … }` to the scenario
 
             error: `weights` of fq has no equivalent here
-             --> tc.sh:6:28
+             --> tc.sh:9:28
               |
-            6 | tc qdisc add dev a root fq weights 5 3 1
+            9 | tc qdisc add dev a root fq weights 5 3 1
               |                            ^^^^^^^
               |
               = help: bands go by the priorities of sockets, which falaj does not see: write `prio` or `ets` with filters, and a `fq` below each band
 
             error: `depth` of sfq has no equivalent here
-             --> tc.sh:7:29
-              |
-            7 | tc qdisc add dev a root sfq depth 10
-              |                             ^^^^^
-              |
-              = help: no queue has a limit of its own: when all queues together reach `limit`, the longest one drops packets"#]],
+              --> tc.sh:10:29
+               |
+            10 | tc qdisc add dev a root sfq depth 10
+               |                             ^^^^^
+               |
+               = help: no queue has a limit of its own: when all queues together reach `limit`, the longest one drops packets"#]],
     );
 }
 
@@ -2377,7 +2418,7 @@ proptest! {
     fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
         prop_oneof![
             "tc|qdisc|class|filter|add|del|dev|eth0|root|parent|handle|1:|1:1|10:|netem|tbf|prio|drr|qfq|ets|delay|loss|rate|limit|burst|latency",
-            "htb|hfsc|red|codel|pie|fq_codel|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
+            "htb|hfsc|red|codel|pie|fq_codel|fq_pie|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
             "stab|overhead|linklayer|atm|prio|q|a|duplicate|classid|1:2|src|10\\.0\\.0\\.0/8",
             "10ms|1%|1mbit|1500|u32|match|ip|dport|80|0xffff|flowid|quantum|weight|bands|3|strict|quanta|\n|\\\\|'|\\$x|;|protocol|flower",
             "\\PC{0,5}",

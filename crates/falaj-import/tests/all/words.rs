@@ -29,7 +29,7 @@ const TC: &[&str] = &[
      tc class add dev a parent 1:1 classid 1:10 hfsc rt m1 4mbit d 10ms m2 2mbit ls rate 5mbit\n\
      tc class add dev a parent 1:1 classid 1:20 hfsc sc umax 1500b dmax 20ms rate 2mbit\n\
      tc qdisc add dev a parent 1:10 red limit 400000 min 31000 max 80000 avpkt 1000 burst 70 probability 0.05 bandwidth 5mbit ecn\n\
-     tc qdisc add dev a parent 1:20 pie limit 300 target 10ms tupdate 20ms ecn nobytemode\n\
+     tc qdisc add dev a parent 1:20 pie limit 300 target 10ms tupdate 20ms alpha 3 beta 21 ecn nobytemode\n\
      tc filter add dev a parent 1: handle 6 fw flowid 1:10",
     "tc qdisc add dev a root handle 1: ets bands 4 strict 1 quanta 3000 2000 priomap 2\n\
      tc filter add dev a parent 1: matchall flowid 1:1\n\
@@ -42,6 +42,8 @@ const TC: &[&str] = &[
      tc filter add dev a parent ffff: protocol ip prio 2 u32 match ip src 10.0.0.0/8 action mirred egress redirect dev ifb0\n\
      tc filter add dev a parent ffff: protocol ip prio 1 u32 match ip sport 22 0xffff action pass\n\
      tc qdisc add dev ifb0 root netem delay 5ms",
+    "tc qdisc add dev a root handle 1: tbf rate 9mbit burst 2k limit 9000\n\
+     tc qdisc add dev a parent 1: fq_pie limit 500 flows 64 quantum 300 target 7ms tupdate 20ms alpha 3 beta 21 ecn ecn_prob 20 memory_limit 1mb nobytemode dq_rate_estimator",
     "tc qdisc add dev a root handle 1: tbf rate 9mbit burst 2k limit 9000\n\
      tc qdisc add dev a parent 1: fq limit 900 flow_limit 90 quantum 3000 initial_quantum 9000 maxrate 2mbit low_rate_threshold 1mbit refill_delay 30ms orphan_mask 511 buckets 64 timer_slack 1us horizon 2s horizon_drop defrate 1mbit\n\
      tc qdisc add dev b root fq maxrate 3mbit\n\
@@ -88,10 +90,14 @@ const IPFW: &[&str] = &[
      dnctl sched 1 config type fq_codel target 6ms interval 80ms quantum 1000 limit 900 flows 64 noecn\n\
      dnctl queue 1 config pipe 1 mask dst-ip 0xffffffff\n\
      ipfw add 20 queue 1 ip from any to any out",
+    "dnctl pipe 1 config bw 2Mbit/s\n\
+     dnctl sched 1 config type fq_pie target 6ms tupdate 20 max_burst 90ms max_ecnth 0.2 alpha 0.25 beta 1 ecn quantum 1000 limit 900 flows 64 drand\n\
+     ipfw queue 1 config sched 1\n\
+     ipfw add 20 queue 1 ip from any to any out",
     "ipfw pipe 1 config bw 3Mbit/s\n\
      ipfw queue 1 config pipe 1 weight 7 queue 20KB red 0.002/5000/15000/0.1 ecn\n\
      ipfw pipe 2 config bw 4Mbit/s\n\
-     ipfw queue 2 config pipe 2 weight 5 pie target 9ms tupdate 20ms max_burst 70ms ecn capdrop ts\n\
+     ipfw queue 2 config pipe 2 weight 5 pie target 9ms tupdate 20ms max_burst 70ms max_ecnth 0.3 alpha 0.5 beta 1 ecn capdrop ts\n\
      sysctl net.inet.ip.fw.one_pass=0\n\
      ipfw table 1 add 10.1.0.0/16 5\n\
      ipfw add 20 queue 1 ip from table(1) to any out dscp ef\n\

@@ -6,6 +6,7 @@ use super::mask::{EACH_FLOW, EXPIRE, MOST};
 use crate::units::BURST_MAX;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
+use falaj_sched::queues::aqm::pie::GAIN;
 use falaj_sched::registry::{self, ENTRIES};
 
 /// The keys of `scheduler = { … }`, without the discipline's own parameters.
@@ -126,6 +127,18 @@ pub const MANAGED: &[Key] = &[
         "time for which a burst after an idle period passes without drops; for `pie`",
     ),
     key(
+        "alpha",
+        Holds::Value(GAIN),
+        Otherwise("2"),
+        "gain on the delay beyond `target`, in sixteenths per second; for `pie`",
+    ),
+    key(
+        "beta",
+        Holds::Value(GAIN),
+        Otherwise("20"),
+        "gain on the growth of the delay, in sixteenths per second; for `pie`",
+    ),
+    key(
         "min",
         Holds::Value(Kind::Limit),
         Otherwise("5p"),
@@ -157,6 +170,13 @@ pub const MANAGED: &[Key] = &[
         Otherwise("no"),
         "`yes` marks packets of connections that support ECN, instead of dropping them; for `red`, \
          `gred`, `codel` and `pie`",
+    ),
+    key(
+        "ecn-probability",
+        Holds::Value(Kind::Probability),
+        Otherwise("10%"),
+        "the highest drop probability at which packets are marked; above it they are dropped, even \
+         with `ecn`; for `pie`",
     ),
 ];
 

@@ -369,7 +369,7 @@ quantum = "1514B"
             3 | scheduler = { kind = "ddr" }
               |                      ^^^^^ did you mean `drr`?
               |
-              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
+              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq_pie`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
         "#]],
     );
 }
@@ -663,7 +663,7 @@ replications = 1.5
             6 | scheduler = { kind = 1 }
               |                      ^
               |
-              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
+              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq_pie`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
 
             error: `up`: a text is not allowed here
              --> a.toml:7:6
@@ -2112,7 +2112,7 @@ fn what_is_no_choice() {
             3 | scheduler = {}
               |             ^^
               |
-              = help: `kind`: name of the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
+              = help: `kind`: name of the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq_pie`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
         "#]],
     );
     errors_of_link(

@@ -4,6 +4,7 @@
 use crate::contract::breach::Breach;
 use crate::contract::discipline::Discipline;
 use crate::contract::transmission::Air;
+use crate::queues::aqm::verdict::Verdict;
 use crate::queues::queue::{FlowId, Flows, Limit};
 use crate::units::label::Label;
 use crate::units::time::{Span, Time};
@@ -61,6 +62,21 @@ pub trait QueueHooks: Discipline {
         false
     }
 
+    /// Returns the verdict on a packet of `bytes` that arrives and for which queue `f` has room.
+    /// After [`Verdict::Drop`] the packet does not [arrive](Discipline::arrived). After
+    /// [`Verdict::Mark`] it does, and the next call of [`marked`](QueueHooks::marked) returns true.
+    #[inline(always)]
+    fn verdict_at_arrival(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        f: FlowId,
+        bytes: u32,
+        now: Time,
+    ) -> Verdict {
+        let _ = (flows, f, bytes, now);
+        Verdict::Pass
+    }
+
     /// Returns the queue that has to drop its first waiting packet, after another packet was
     /// queued. The flag is true if the head of that queue is on the wire; then the packet behind
     /// the head is dropped.
@@ -97,8 +113,9 @@ pub trait QueueHooks: Discipline {
         let _ = (flows, f, bytes, now);
     }
 
-    /// Returns true if the packet that was [sent](Discipline::on_transmit) last was marked. A
-    /// second call for the same packet returns false.
+    /// Returns true if the packet that [arrived](QueueHooks::verdict_at_arrival) or was
+    /// [sent](Discipline::on_transmit) last was marked. A second call for the same packet returns
+    /// false.
     #[inline]
     fn marked(&mut self) -> bool {
         false

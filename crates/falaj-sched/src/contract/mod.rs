@@ -16,6 +16,7 @@
 //! | *`retimed`* | after `migrate_from`, if the packet on the wire now leaves at another time | its state and the flows' |
 //! | *`announce`* | before a packet arrives, if `wants_labels` | its state |
 //! | *`place`*, *`is_full`* | before a packet joins its queue | nothing |
+//! | *`verdict_at_arrival`* | before a packet joins a queue that has room for it; may drop the packet | its state and the flows' |
 //! | *`arrived`* | before a packet joins its queue, if `SEES_ARRIVALS`; gives the packet's tag | its state and the flows' |
 //! | `ready` | a flow's queue was empty and has a packet now | its state and the flows' |
 //! | *`drop_victim`* | a packet has joined its queue | its state |
@@ -24,7 +25,7 @@
 //! | `next` | the link is free; any number of times | nothing that changes a later answer |
 //! | *`airtime`* | before the head that `next` named is sent | nothing |
 //! | `on_transmit` | that head starts on the wire: the moment to charge the flow for it | its state and the flows' |
-//! | *`marked`*, *`earliness`* | after `on_transmit`, for that packet | its state: it returns the value once |
+//! | *`marked`*, *`earliness`* | after `on_transmit`, for that packet; `marked` also after `verdict_at_arrival` | its state: it returns the value once |
 //! | *`is_reusable`* | a flow's queue is empty, and another flow wants its index | nothing |
 //!
 //! The other calls are queries that change nothing; they are made before packets arrive or between

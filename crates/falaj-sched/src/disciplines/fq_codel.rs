@@ -12,11 +12,12 @@ use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
-use crate::mechanisms::active_list::{Place, Round};
+use crate::mechanisms::active_list::Place;
 use crate::mechanisms::arrival_stamp::ArrivalStamp;
 use crate::mechanisms::connection_queues::{ConnectionQueues, QUEUES};
-use crate::mechanisms::deficit::{SURPLUS_QUANTUM, Surplus, surplus_quantum};
+use crate::mechanisms::deficit::{SURPLUS_QUANTUM, surplus_quantum};
 use crate::mechanisms::longest_queue::LongestQueue;
+use crate::mechanisms::new_and_old::{DeficitTurn, NewAndOld};
 use crate::queues::aqm::codel::{self, State};
 use crate::queues::aqm::none_besides;
 use crate::queues::aqm::policy::CoDelParameters;
@@ -60,8 +61,7 @@ pub const MANIFEST: Manifest = Manifest {
 /// State of a queue.
 #[derive(Clone, Debug, Default)]
 pub struct FqFlow {
-    place: Place,
-    deficit: Surplus,
+    turn: DeficitTurn,
     /// Queued bytes, without the packet on the wire.
     waiting: u64,
     codel: State,
@@ -69,7 +69,13 @@ pub struct FqFlow {
 
 impl AsMut<Place> for FqFlow {
     fn as_mut(&mut self) -> &mut Place {
-        &mut self.place
+        &mut self.turn.place
+    }
+}
+
+impl AsMut<DeficitTurn> for FqFlow {
+    fn as_mut(&mut self) -> &mut DeficitTurn {
+        &mut self.turn
     }
 }
 
@@ -78,12 +84,9 @@ impl AsMut<Place> for FqFlow {
 pub struct FqCodel {
     codel: CoDelParameters,
     largest: u32,
-    quantum: i64,
     queues: ConnectionQueues,
     label: Label,
-    /// The round of queues that were empty before. The next field is the round of the other queues.
-    new: Round,
-    old: Round,
+    rounds: NewAndOld,
     /// Queued packets, without the packet on the wire.
     backlog: LongestQueue,
     /// CoDel's verdict on the head that was chosen last, and CoDel's state with it.
@@ -104,11 +107,9 @@ impl FqCodel {
         Ok(FqCodel {
             codel,
             largest: setup.largest,
-            quantum,
             queues,
             label: Label::default(),
-            new: Round::EMPTY,
-            old: Round::EMPTY,
+            rounds: NewAndOld::new(quantum),
             backlog,
             chosen: (State::default(), Verdict::Pass),
             marked: false,
@@ -134,9 +135,10 @@ impl Discipline for FqCodel {
     /// The number of queues is kept: if a connection moved to another queue, its packets would be
     /// reordered.
     fn migrate_from(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
-        let FqCodel { codel, largest, quantum, .. } = *self;
+        let FqCodel { codel, largest, .. } = *self;
+        let rounds = old.rounds.clone().with_quantum(self.rounds.quantum());
         let backlog = old.backlog.clone().with_limit(self.backlog.limit(), flows.len());
-        *self = FqCodel { codel, largest, quantum, backlog, ..old };
+        *self = FqCodel { codel, largest, rounds, backlog, ..old };
     }
 
     #[inline(always)]
@@ -156,11 +158,7 @@ impl Discipline for FqCodel {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
-        let before = self.new.len();
-        self.new.join(flows, f);
-        if self.new.len() > before {
-            flows.state_mut(f).deficit = Surplus::new(self.quantum);
-        }
+        self.rounds.join(flows, f);
     }
 
     /// The head that changes is a packet that another discipline had on the wire, and that has
@@ -173,50 +171,22 @@ impl Discipline for FqCodel {
 
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, now: Time, _: &Wire) -> Decision {
-        loop {
-            let (is_new, f) = match (self.new.first(), self.old.first()) {
-                (Some(f), _) => (true, f),
-                (None, Some(f)) => (false, f),
-                (None, None) => return Decision::Idle,
-            };
-            let head = flows.head(f);
-            if flows.state(f).deficit.is_positive()
-                && let Some(bytes) = head
-            {
-                let stamp = flows.head_tag(f);
-                let of = Head {
-                    waited: now.since(stamp.arrival()),
-                    behind: flows.bytes(f) - bytes,
-                    capable: stamp.ecn().is_capable(),
-                };
-                self.chosen = flows.state(f).codel.step(&self.codel, self.largest, of, now);
-                return if self.chosen.1 == Verdict::Drop {
-                    Decision::Drop(f)
-                } else {
-                    Decision::Serve(f)
-                };
-            }
-            if !flows.state(f).deficit.is_positive() {
-                flows.state_mut(f).deficit.add(self.quantum);
-            } else if !is_new {
-                // An old queue that is empty at its turn leaves the round.
-                self.old.leave(flows);
-                continue;
-            }
-            if is_new {
-                self.new.leave(flows);
-                self.old.join(flows, f);
-            } else {
-                self.old.rotate(flows);
-            }
-        }
+        let Some((f, bytes)) = self.rounds.next(flows) else { return Decision::Idle };
+        let stamp = flows.head_tag(f);
+        let of = Head {
+            waited: now.since(stamp.arrival()),
+            behind: flows.bytes(f) - bytes,
+            capable: stamp.ecn().is_capable(),
+        };
+        self.chosen = flows.state(f).codel.step(&self.codel, self.largest, of, now);
+        if self.chosen.1 == Verdict::Drop { Decision::Drop(f) } else { Decision::Serve(f) }
     }
 
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.codel = self.chosen.0;
-        state.deficit.pay(i64::from(sent.bytes));
+        state.turn.deficit.pay(i64::from(sent.bytes));
         self.marked = self.chosen.1 == Verdict::Mark;
         self.left(flows, f, sent.bytes);
     }

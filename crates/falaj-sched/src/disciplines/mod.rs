@@ -84,6 +84,7 @@ disciplines! {
     netback::Netback,
     xen_wrr::XenWrr,
     fq_codel::FqCodel,
+    fq_pie::FqPie,
     fq::Fq,
     cake::Cake,
     dualpi2::DualPi2,

@@ -17,6 +17,7 @@ pub(crate) mod groups;
 pub(crate) mod levels;
 pub(crate) mod longest_queue;
 pub(crate) mod low_latency;
+pub(crate) mod new_and_old;
 pub mod oversubscription;
 pub(crate) mod proportion;
 pub(crate) mod substitute_arrivals;

@@ -14,7 +14,7 @@ use crate::contract::hooks::DropCause;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::Setup;
 use crate::contract::transmission::{Air, Sent};
-use crate::queues::aqm::verdict::Level;
+use crate::queues::aqm::verdict::{Level, Verdict};
 use crate::queues::queue::{FlowId, Limit, Packet, Queues};
 use crate::scheduler::{Full, HeldScheduler, Inspection, Scheduler, Succession};
 use crate::units::label::{Known, Label};
@@ -185,6 +185,12 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         if !Scheduler::has_room(self, packet.flow, packet.bytes) {
             self.full = true;
+            return Err(Full);
+        }
+        let queue = self.queue_of(packet.flow);
+        let flows = self.queues.flows();
+        if self.discipline.verdict_at_arrival(flows, queue, packet.bytes, now) == Verdict::Drop {
+            self.full = false;
             return Err(Full);
         }
         let is_head = self.admit(packet, now);

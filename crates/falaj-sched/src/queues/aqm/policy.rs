@@ -74,7 +74,7 @@ impl Default for CoDelParameters {
     }
 }
 
-/// Reference, period and burst.
+/// Reference, period, burst and gains, and marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieParameters {
     /// Reference delay, QDELAY_REF.
@@ -83,13 +83,27 @@ pub struct PieParameters {
     pub update: Span,
     /// Burst allowance, MAX_BURST.
     pub burst: Span,
-    /// True if packets are marked instead of dropped, while the probability is at most a tenth.
+    /// Gain on the delay beyond the reference, in sixteenths per second.
+    pub alpha: u32,
+    /// Gain on the growth of the delay, in sixteenths per second.
+    pub beta: u32,
+    /// True if packets are marked instead of dropped.
     pub ecn: bool,
+    /// The highest drop probability at which packets are marked, mark_ecnth.
+    pub ecn_ceiling: Probability,
 }
 
 impl Default for PieParameters {
     fn default() -> PieParameters {
         let (target, burst) = (Span::from_millis(15), Span::from_millis(150));
-        PieParameters { target, update: target, burst, ecn: false }
+        PieParameters {
+            target,
+            update: target,
+            burst,
+            alpha: 2,
+            beta: 20,
+            ecn: false,
+            ecn_ceiling: Probability::of(1, 10),
+        }
     }
 }
