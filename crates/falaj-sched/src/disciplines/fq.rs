@@ -266,8 +266,8 @@ impl Discipline for Fq {
         }
     }
 
-    /// The head that changes is a packet that another discipline had on the wire, and that has
-    /// left.
+    /// Called only after a change of discipline, when the packet that the old discipline had on the
+    /// wire has left.
     fn head_changed(&mut self, flows: &mut Flows<PacedFlow>, _: FlowId, _: Time) {
         self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
     }

@@ -161,8 +161,8 @@ impl Discipline for FqCodel {
         self.rounds.join(flows, f);
     }
 
-    /// The head that changes is a packet that another discipline had on the wire, and that has
-    /// left.
+    /// Called only after a change of discipline, when the packet that the old discipline had on the
+    /// wire has left.
     fn head_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         let packets = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
