@@ -121,9 +121,9 @@ impl Levels {
 ///
 /// Let `k` be the number of packets in the flow's queue when a packet arrives, including this
 /// packet. At most one packet of each of the other `n - 1` flows of this priority goes before each
-/// of the `k`. In addition, at most one packet of a lower priority goes before all `k`: the packet
-/// that was on the wire when the flow became backlogged. A queue of `b` packets has `k <= b`; a
-/// queue of `B` bytes may hold `B` packets of one byte.
+/// of the `k`. If there are flows of lower priority, at most one of their packets goes before all
+/// `k`: the packet that was on the wire when the flow became backlogged. A queue of `b` packets has
+/// `k <= b`; a queue of `B` bytes may hold `B` packets of one byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLevel {
     rate: Rate,
@@ -167,10 +167,15 @@ impl TopLevel {
             },
             delay: Bound {
                 delay: self.rate.airtime_of_many(bytes),
-                formula: match (equals, limit) {
-                    (1, _) => "(B + L)/C",
-                    (_, Limit::Packets(_)) => "(B + b (n-1) L + L)/C, n flows of this priority",
-                    (_, Limit::Bytes(_)) => "(B + B (n-1) L + L)/C, n flows of this priority",
+                formula: match (equals, limit, others_below) {
+                    (1, _, true) => "(B + L)/C",
+                    (1, _, false) => "B/C",
+                    (_, Limit::Packets(_), true) => {
+                        "(B + b (n-1) L + L)/C, n flows of this priority"
+                    }
+                    (_, Limit::Packets(_), false) => "(B + b (n-1) L)/C, n flows of this priority",
+                    (_, Limit::Bytes(_), true) => "(B + B (n-1) L + L)/C, n flows of this priority",
+                    (_, Limit::Bytes(_), false) => "(B + B (n-1) L)/C, n flows of this priority",
                 },
                 condition: "packets that found room",
             },
