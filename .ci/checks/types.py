@@ -37,7 +37,7 @@ def check_names(tree, data):
                 file,
                 at[file],
                 f"`{name}` is defined in {len(at)} files ({', '.join(sorted(at)[1:3])}{', …' if len(at) > 3 else ''}), "
-                f"one of {len(shared)} such names where {permitted} of {len(found)} may be",
+                f"one of {len(shared)} such names; at most {permitted} of {len(found)} names are allowed",
                 "give each a name that says what it is",
             )
         )
@@ -50,8 +50,8 @@ def check_traits(tree, data):
         Finding(
             file,
             item.line,
-            f"the trait `{item.name}` has {item.methods} methods of {METHODS}",
-            "move what few implement into a trait of its own",
+            f"the trait `{item.name}` has {item.methods} methods; {METHODS} are allowed",
+            "move methods that few types implement into a trait of their own",
         )
         for files in tree.sources.values()
         for file, source in files.items()

@@ -127,8 +127,8 @@ export class Cycles {
       );
       return h("div", { class: "cycle" }, h("span", {}, flow), strip, h("span", { class: "number" }, percent(share)));
     });
-    const every = cycle === null ? "" : `; a cycle is ${time(cycle)}${gatesCycle(link) !== null ? ", open gates are shaded" : ", when every phase is used"}`;
-    say(this.about, `${time(length)} from ${time(begin)} after the start on${every}`);
+    const every = cycle === null ? "" : `; a cycle takes ${time(cycle)}${gatesCycle(link) !== null ? "; open gates are shaded" : " if every phase is used in full"}`;
+    say(this.about, `${time(length)}, beginning ${time(begin)} after the start${every}`);
     this.rows.setAttribute("aria-label", `Shares of ${time(length)}: ${rows.map(({ flow, share }) => `${flow} ${percent(share)}`).join(", ")}`);
     this.rows.replaceChildren(...bars);
     fill(this.table, ["Flow", "held the link", "times", "of the time"], rows.map(({ flow, held, share }) => [flow, time(held.reduce((sum, [, wide]) => sum + wide, 0)), String(held.length), percent(share)]));

@@ -302,8 +302,8 @@ describe.skipIf(!possible)("a service with real packets", () => {
 });
 
 const CYCLES = [
-  ["gates", GATES, /a cycle is 20\.0 ms, open gates are shaded/],
-  ["phases", PHASES, /a cycle is 20\.0 ms, when every phase is used/],
+  ["gates", GATES, /a cycle takes 20\.0 ms; open gates are shaded/],
+  ["phases", PHASES, /a cycle takes 20\.0 ms if every phase is used in full/],
 ] as const;
 test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: which flow held the link, and when", async (name, scenario, about) => {
   const [browser, service] = await Promise.all([launch(), Service.start(scenario)]);

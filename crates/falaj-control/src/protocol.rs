@@ -80,7 +80,8 @@ pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
         Ok(fields) => fields,
         Err(error) => {
-            return (Json::Null, Err(format!("a request is a JSON object on one line: {error}")));
+            let told = format!("a request must be a JSON object on one line: {error}");
+            return (Json::Null, Err(told));
         }
     };
     let id = fields.remove("id").unwrap_or_default();
@@ -90,7 +91,7 @@ pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
         Some("show") => serde_json::from_value(fields).map(Request::Show),
         Some("set") => serde_json::from_value(fields).map(Request::Set),
         Some("scenario") => serde_json::from_value::<Nothing>(fields).map(|_| Request::Scenario),
-        _ => return (id, Err("`do` is \"show\", \"set\" or \"scenario\"".into())),
+        _ => return (id, Err("`do` must be \"show\", \"set\" or \"scenario\"".into())),
     };
     (id, read.map_err(|error| error.to_string()))
 }

@@ -120,7 +120,7 @@ impl Handler {
         }
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new(
-                "this link has two ends, and hosts stay as they are: leave `host` out",
+                "hosts cannot be changed while a link runs: leave `host` out",
             ));
         }
         let ways = || scenario.links.iter().flat_map(|link| [&link.up, &link.down]);

@@ -142,18 +142,22 @@ fn bursts_of_loss_are_those_of_their_chain() {
     };
     for seed in SEEDS {
         for (loss, mean) in [
-            // To bad and back: 1 of 5 packets is sent in the bad state.
+            // Transitions to bad by 0.05 and back by 0.2: 1 of 5 packets is sent in the bad state.
             (gilbert(5, 20, 100, 0), 0.2),
             (gilbert(5, 20, 50, 10), 0.2 * 0.5 + 0.8 * 0.1),
             (gilbert(2, 30, 80, 0), 2.0 / 32.0 * 0.8),
-            // Without single losses and arrivals in bursts this is the chain of two states.
+            // Without losses in gaps (p14) and without packets that arrive within a loss burst
+            // (p32), this is the chain of two states.
             (four(5, 20, 0, 100, 0), 0.2),
-            // By the balance of its states: 1 : 0.25 : 0.25 * 0.3 / 0.6 : 0.01.
+            // States 1, 3, 2 and 4 have the ratio 1 : 0.25 : 0.25 * 0.3 / 0.6 : 0.01, because
+            // transitions into and out of each state balance.
             (four(5, 20, 30, 60, 1), (0.25 + 0.01) / (1.0 + 0.25 + 0.125 + 0.01)),
         ] {
             assert!((loss.mean() - mean).abs() < 1e-9, "{loss:?}: {}", loss.mean());
             let lost = lost(loss.clone(), seed, N);
-            // The longest memory among these is that of a chain that changes by 0.25 per packet.
+            // Losses correlate most in the chain whose two transition probabilities add up to
+            // 0.25: neighbours by 0.75, so the variance of the mean is (1 + 0.75) / (1 - 0.75)
+            // times that of independent losses.
             let far = FAR * (mean * (1.0 - mean) / f64::from(N) * 1.75 / 0.25).sqrt();
             assert!(
                 (share(&lost) - mean).abs() < far,
@@ -222,9 +226,9 @@ fn mean_and_deviation_are_those_asked_for() {
                     correlation: percent(c),
                     keeps_order: true,
                 };
-                // Pareto's fourth moment is so large that this many samples are needed for the
-                // deviation to 2 %; and twice that number if every second sample equals the sample
-                // before.
+                // Pareto's fourth moment is so large that the measured deviation is within 2 % only
+                // with ten times as many samples. With a correlation of 50 %, half of the samples
+                // equal the sample before, so twice that number is needed.
                 let tail =
                     matches!(distribution, Distribution::Pareto | Distribution::ParetoNormal);
                 let n = if tail { 10 * N * (1 + c as u32 / 50) } else { N };
@@ -257,7 +261,7 @@ fn mean_and_deviation_are_those_asked_for() {
 fn delays_that_keep_order_are_those_asked_for() {
     const N: u32 = 200_000;
     const AMOUNT: Span = Span::from_millis(10);
-    // More at both ends than in between.
+    // A table with more values at both ends than between them.
     let ends: Vec<i32> =
         [(0..150).collect::<Vec<i32>>(), (0..100).map(|i| 150 + 10 * i).collect(), vec![1150; 100]]
             .concat();
@@ -290,8 +294,8 @@ fn delays_that_keep_order_are_those_asked_for() {
                 let mut close: Vec<f64> = emits.iter().map(|e| (e.due - e.end).0 as f64).collect();
                 let (mean, measured) = mean_and_deviation(&close);
                 let asked = deviation * AMOUNT.0 as f64;
-                // The delay stays the same for a time of some deviations, so there are a third as
-                // many draws as packets.
+                // The delay stays constant for about its standard deviation or longer, and then
+                // moves to the next draw. So about three packets share a draw.
                 assert!(
                     (mean - DELAY.0 as f64).abs() < 0.03 * asked,
                     "seed {seed}: {mean}, {jitter:?}"
@@ -417,11 +421,11 @@ fn delays_are_distributed_as_asked_for() {
         let of = |distribution| delays(jitter(distribution), seed, N);
         for (distribution, function) in &all {
             let delays = of(distribution.clone());
-            // The function is known at steps of this size.
+            // Allowance for the steps of the tabulated functions.
             let slack = if *distribution == Distribution::Uniform { 0.0 } else { 0.0005 };
             let apart = distance(delays.clone(), function);
             assert!(apart < far + slack, "seed {seed}: {apart}, {distribution:?}");
-            // The fraction below a quantile is correct, out to one in a thousand.
+            // The fraction below a quantile is correct, from the 0.001 to the 0.999 quantile.
             for p in [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999] {
                 let (mut low, mut high) = (0.0, mean + 100.0 * amount);
                 while high - low > 1.0 {
@@ -429,9 +433,10 @@ fn delays_are_distributed_as_asked_for() {
                     if function(middle) < p { low = middle } else { high = middle }
                 }
                 let share = delays.iter().filter(|d| **d <= high).count() as f64 / f64::from(N);
-                // The interpolated table has the correct mean and deviation, and an infinite tail
-                // is one line: so it differs from the function by up to a 500th of the deviation,
-                // which is a large difference at Pareto's steep beginning.
+                // The interpolated table has the correct mean and deviation, and represents an
+                // infinite tail by one straight segment. So its quantiles differ from those of the
+                // function by up to a 500th of the deviation. At Pareto's steep beginning, this is
+                // a large difference in probability.
                 let (least, most) =
                     (function(high - amount / 500.0), function(high + amount / 500.0));
                 let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
@@ -526,7 +531,7 @@ fn copies_and_wrong_bits() {
                     assert_eq!(
                         bytes.iter().map(|b| b.count_ones()).sum::<u32>(),
                         1,
-                        "one bit is turned"
+                        "one bit is flipped"
                     );
                     bits[bytes.iter().position(|b| *b > 0).unwrap() * 8 / 100] += 1;
                     assert!(matches!(
@@ -552,7 +557,7 @@ fn copies_and_wrong_bits() {
         );
         assert!(
             bits.iter().all(|&n| (2200..2800).contains(&n)),
-            "all parts of a packet alike: {bits:?}"
+            "flipped bits are spread evenly over the packet: {bits:?}"
         );
     }
 }
@@ -563,7 +568,8 @@ fn slots_deliver_together() {
         Slots { least: Span::from_millis(10), most: Span::from_millis(30), packets: 8, bytes: 650 };
     for seed in SEEDS {
         let spec = link(Impairments { slots: Some(slots), ..Impairments::default() }, seed);
-        // Packets of 100 B: with the first gap more than the slots take, with the others less.
+        // With the first gap, more packets of 100 B arrive than the slots take; with the other
+        // gaps, fewer.
         for (gap, n) in
             [(Span::from_millis(1), 2000), (Span::from_millis(7), 2000), (Span::from_secs(3), 50)]
         {
@@ -579,13 +585,13 @@ fn slots_deliver_together() {
             }
             assert!(
                 together.windows(2).all(|w| w[0].0 + Span::from_millis(10) <= w[1].0),
-                "seed {seed}: too close"
+                "seed {seed}: slots are too close"
             );
-            assert!(together.iter().all(|&(_, n)| n <= 6), "650 B are six packets");
+            assert!(together.iter().all(|&(_, n)| n <= 6), "650 B hold six packets");
             if gap == Span::from_millis(1) {
                 assert!(
                     together.windows(2).all(|w| w[1].0 <= w[0].0 + Span::from_millis(30)),
-                    "seed {seed}: too far"
+                    "seed {seed}: slots are too far apart"
                 );
             }
         }
@@ -615,14 +621,14 @@ fn what_waits_for_slots_is_in_the_queue() {
         assert!(spec.no_guarantee().is_some());
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let mut out = Vec::new();
-        // A thousand per second, of which the slots take twenty.
+        // A thousand packets per second arrive; the slots take twenty.
         for handle in 0..10_000 {
             let now = Time::ZERO + Span::from_millis(1) * u64::from(handle);
             engine.input(PIPE, Unit { flow: FLOW, handle, bytes: 100 }, now, &mut out);
             let held = emits(&out).iter().filter(|e| e.due > now).count();
             let counters = engine.counters(PIPE, FLOW);
             assert!(held <= 6 && counters.backlog <= u64::from(limit), "{held} {counters:?}");
-            // Delivered packets need not be kept.
+            // Packets delivered more than 2 s ago need not be kept.
             out.retain(
                 |o| matches!(o, Output::Emit(e) if e.due > now || e.due + Span::from_secs(2) > now),
             );
@@ -645,7 +651,7 @@ fn what_waits_for_slots_is_in_the_queue() {
             );
         }
     }
-    // If no slot can be full nothing waits.
+    // If slots cannot be full, no packet waits for one.
     let open = Slots { packets: u64::MAX, ..slots };
     assert!(
         link(Impairments { slots: Some(open), ..Impairments::default() }, 1)
@@ -655,7 +661,7 @@ fn what_waits_for_slots_is_in_the_queue() {
 }
 
 /// The loss of a packet depends neither on other flows nor on the time of arrivals or the rate of
-/// the link; nor do independent delays.
+/// the link. The same holds for independent delays.
 #[test]
 fn a_decision_depends_on_nothing_but_the_packet() {
     let what = Impairments {
@@ -712,7 +718,8 @@ fn a_decision_depends_on_nothing_but_the_packet() {
     ] {
         assert_eq!(fates(rate, other, gap, 2000), plain, "{rate}");
     }
-    // Packets without room do not change the numbers of others.
+    // Packets dropped at the full queue are numbered too, so the random numbers of the others stay
+    // the same.
     let few = fates(Rate::from_mbit(1), 0, 100_000, 5);
     assert!(few.iter().filter(|f| f.is_none()).count() > 100);
     for (few, plain) in few.iter().zip(&plain).filter(|(few, _)| few.is_some()) {
@@ -731,7 +738,8 @@ fn nothing_is_due_before_it_may_be() {
         let mut announced = Time::ZERO;
         let mut seen = 0;
         run(&spec, &arrivals, |engine, until, out| {
-            // Units decided since the last arrival; the arrival itself may send at once.
+            // Checks only units sent by events between arrivals, because an arrival may itself send
+            // a unit at once.
             while engine.next_event() < until {
                 announced = engine.next_due();
                 seen = out.len();
@@ -750,7 +758,7 @@ fn nothing_is_due_before_it_may_be() {
 }
 
 /// A third of the packets takes 1 ms, a third from 2 ms to 4 ms, and the others from 4 ms to 10 ms.
-/// The half of the others that takes longest is lost.
+/// The slower half of these others is lost.
 #[test]
 fn a_profile_takes_the_air_and_loses_what_fails() {
     const N: u32 = 60_000;
@@ -785,14 +793,15 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
             };
             if occupies {
                 let total: f64 = emits.last().unwrap().end.0 as f64;
-                // The time of all packets, lost ones included: 1 ms, 3 ms and 7 ms on average.
+                // Mean times of the three thirds, lost packets included: 1 ms, 3 ms and 7 ms.
                 assert!(
                     (total / f64::from(N) / (11.0 / 3.0 * 1e6) - 1.0).abs() < 0.02,
                     "seed {seed}: {total}"
                 );
                 assert!(emits.windows(2).all(|w| w[1].start >= w[0].end));
             }
-            // Of packets that arrive: below 2 ms, up to 4 ms, up to 7 ms, where lost packets begin.
+            // Distribution function of packets that arrive: 0.4 from 1 ms to 2 ms, 0.8 at 4 ms, 1
+            // from 7 ms on, where lost packets begin.
             let below = |x: f64| match x / 1e6 {
                 x if x < 1.0 - 1e-5 => 0.0,
                 x if x < 2.0 - 1e-5 => 0.4,
@@ -812,8 +821,8 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
     assert!(Profile::new(points[..4].to_vec(), third(3), true).is_none(), "a gap at the end");
 }
 
-/// Cells make a packet as long as whole cells, for the link, the queue and the counters; the limit
-/// on packets applies before.
+/// Cells make a packet as long as whole cells, for the link, the queue and the counters. The
+/// maximum packet size applies to the length without framing.
 #[test]
 fn packets_cost_what_their_framing_says() {
     let mut spec = link(Impairments::default(), 1);
@@ -827,7 +836,7 @@ fn packets_cost_what_their_framing_says() {
     }
     engine.poll(Time::NEVER, &mut out);
     let ends: Vec<u64> = emits(&out).iter().map(|e| e.end.0 / 1000).collect();
-    assert_eq!(ends, [53, 53 + 106, 53 + 106 + 32 * 53], "a byte is a microsecond");
+    assert_eq!(ends, [53, 53 + 106, 53 + 106 + 32 * 53], "a byte takes a microsecond");
     let counters = engine.counters(PIPE, FLOW);
     assert_eq!((counters.dropped_large, counters.sent_bytes), (1, 53 + 106 + 32 * 53));
 }

@@ -143,7 +143,10 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     };
     let condition = by_whom(envelope, flow.together);
     let condition = if flow.jitter.is_some() {
-        format!("{condition}; without the hold time of packets that left the previous link early")
+        format!(
+            "{condition}; the bound excludes the time for which the link holds packets that left \
+             the previous link early"
+        )
     } else {
         condition
     };
@@ -184,7 +187,7 @@ pub(super) fn by_left_over(
         Given::Own => by_whom(envelope, together),
         Given::Declared => "all flows keep to their envelopes".into(),
         Given::Sources => {
-            "all flows keep to their envelopes, or send no more than their traffic".into()
+            "all flows keep to their envelopes, or send no more than their traffic sources".into()
         }
     };
     let delay = Delay {

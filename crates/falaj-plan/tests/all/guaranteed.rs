@@ -44,8 +44,8 @@ fn a_policy_that_drops_later_voids_what_a_fluid_server_guarantees_to_all() {
     }
 }
 
-/// If packets are stamped at their arrival, a short queue may run out of stamps while it still has
-/// packets.
+/// With stamps computed at arrival, the clock may pass the latest stamp of a short queue that still
+/// has packets. The flow then loses the service until its next packet arrives.
 #[test]
 fn a_rate_on_a_condition_is_told_with_it() {
     let condition =
@@ -53,7 +53,7 @@ fn a_rate_on_a_condition_is_told_with_it() {
     for kind in ["wfq", "wf2q", "spfq"] {
         assert!(condition(kind).as_str().is_some_and(|words| words.contains("2 L")), "{kind}");
     }
-    assert_eq!(condition("wf2q+"), "once it owes nothing");
+    assert_eq!(condition("wf2q+"), "once it has no service in advance");
     assert!(condition("scfq").is_null());
 }
 

@@ -272,15 +272,15 @@ pub struct ArrivalWindow {
 /// The condition, in addition to a backlog, for a guaranteed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateCondition {
-    /// The rate counts from an instant at which the flow owes nothing. A flow that has become empty
-    /// may owe service, because one of its packets was sent before its time.
+    /// The rate counts from an instant at which the flow has no service in advance. A flow that has
+    /// become empty may have some, because one of its packets was sent before its time.
     OwesNothing,
-    /// The flow owes nothing, and at all times its queue has more bytes than two largest packets.
-    /// The condition applies to disciplines that assign a time stamp to each packet at its arrival,
-    /// and send the packet at most `L/C` after its stamp; `L` is the largest packet, `C` the link's
-    /// rate. Under the condition, the next packet arrives before the latest stamp is reached (own
-    /// derivation). If fewer bytes are queued, the next packet may arrive after that, and the flow
-    /// loses the service that it did not use in the meantime.
+    /// The flow has no service in advance, and at all times its queue has more bytes than two
+    /// largest packets. The condition applies to disciplines that assign a time stamp to each
+    /// packet at its arrival, and send the packet at most `L/C` after its stamp; `L` is the largest
+    /// packet, `C` the link's rate. Under the condition, the next packet arrives before the latest
+    /// stamp is reached (own derivation). If fewer bytes are queued, the next packet may arrive
+    /// after that, and the flow loses the service that it did not use in the meantime.
     Queued,
 }
 
@@ -288,9 +288,9 @@ impl RateCondition {
     /// The condition in words.
     pub fn words(self) -> &'static str {
         match self {
-            RateCondition::OwesNothing => "once it owes nothing",
+            RateCondition::OwesNothing => "once it has no service in advance",
             RateCondition::Queued => {
-                "once it owes nothing, as long as more than 2 L of it are queued"
+                "once it has no service in advance, as long as more than 2 L of it are queued"
             }
         }
     }

@@ -515,8 +515,8 @@ impl Guarantees for Rcsp {
                 condition: match own.delay_bound {
                     None => "packets that found room",
                     Some(_) => {
-                        "packets that found room; without the hold time of packets that left the \
-                         previous link early"
+                        "packets that found room; the bound excludes the time for which the link \
+                         holds packets that left the previous link early"
                     }
                 },
             },

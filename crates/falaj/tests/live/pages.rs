@@ -59,7 +59,7 @@ const PAGES: &[Page] = &[
         files: &[OFFICE, ("fifo.toml", Office("kind = \"fifo\""))],
         left_out: &[(
             "falaj compare ",
-            "the verdict depends on the host; it is judged by `compare`",
+            "the verdict depends on the host; the tests of `compare` check its verdicts",
         )],
         ..page("docs/tutorial.md")
     },
@@ -198,7 +198,7 @@ const PAGES: &[Page] = &[
         files: &[SERVICE, ("token", Text("a-token-of-forty-characters-for-this-test"))],
         left_out: &[
             ("falaj serve service.toml --tcp 0.0.0.0:7700", "it needs a certificate"),
-            ("falaj plan fits /etc/falaj", IN_USE),
+            ("falaj plan fits /etc/falaj", "it reads a file of the host"),
             ("falaj top ", ELSEWHERE),
         ],
         ..page("docs/how-to/serve.md")

@@ -97,8 +97,8 @@ fn served(at: &Path) -> String {
 fn http(mut stream: impl Read + Write, request: &str, body: &str) -> (u16, Value) {
     let head = "HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json";
     let length = body.len();
-    // The request is written at once: a service that has read enough answers and closes, and a
-    // later write would fail.
+    // The request is written at once: a service answers and closes as soon as it has read enough,
+    // and a later write would fail.
     let whole = format!("{request} {head}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(whole.as_bytes()).expect("it listens");
     let mut all = String::new();
@@ -135,10 +135,7 @@ fn changes_of_a_link_with_two_ends() {
     let file = |name, text: &str| file(name, text).to_owned();
     let hosts =
         file("set-hosts.toml", &format!("{a}[host.x]\nlink = \"a\"\n[host.y]\nlink = \"a\"\n"));
-    set(
-        &["--file", &hosts],
-        "this link has two ends, and hosts stay as they are: leave `host` out",
-    );
+    set(&["--file", &hosts], "hosts cannot be changed while a link runs: leave `host` out");
     let adapter = file("set-adapter.toml", ADAPTER);
     set(
         &["--file", &adapter],
@@ -206,13 +203,13 @@ fn lines_that_are_no_requests() {
         serde_json::from_str(&line).expect("JSON")
     };
     for (request, said) in [
-        ("hello", "a request is a JSON object on one line: expected value at line 1 column 1"),
+        ("hello", "a request must be a JSON object on one line: expected value at line 1 column 1"),
         (
             "[]",
-            "a request is a JSON object on one line: invalid type: sequence, expected a map at line 1 column 0",
+            "a request must be a JSON object on one line: invalid type: sequence, expected a map at line 1 column 0",
         ),
-        ("{}", "`do` is \"show\", \"set\" or \"scenario\""),
-        (r#"{"do":"quit"}"#, "`do` is \"show\", \"set\" or \"scenario\""),
+        ("{}", "`do` must be \"show\", \"set\" or \"scenario\""),
+        (r#"{"do":"quit"}"#, "`do` must be \"show\", \"set\" or \"scenario\""),
         (r#"{"do":"show","x":1}"#, "unknown field `x`, expected `histograms`"),
         (r#"{"do":"scenario","x":1}"#, "unknown field `x`, there are no fields"),
         (r#"{"do":"set","set":5}"#, "invalid type: integer `5`, expected a sequence"),
