@@ -354,8 +354,8 @@ fn envelopes_of_some_rivals_bound_the_delay_by_weights() {
     // when the fluid server finishes. At 10 Mbit/s a byte takes 800 ns, and two nanoseconds are for
     // rounding. Under `wf2q+` rate and latency give a lower bound than shares. The rate is a
     // fourteenth of the link's, rounded down, and three bytes are for rounding. The same is true of
-    // `qfq`, with a rounding of 2048 B at weight 1, and of `qfq+`, where the first and the last flow
-    // form an aggregate with the same rounding.
+    // `qfq`, with a rounding of 2048 B at weight 1, and of `qfq+`, where the first and the last
+    // flow form an aggregate with the same rounding.
     //
     // The bounds with the envelopes of three rivals are those of an independent program, in
     // fractions of a byte. The plan rounds the bytes of each rival up. The last value is the least

@@ -35,7 +35,7 @@ pub const MANIFEST: Manifest = Manifest {
     doc: "fair queueing with CoDel: a hash assigns connections to queues, which share the link as \
           by DRR and are each kept short by CoDel",
     source: "RFC 8290",
-    cost: "O(1), O(log N) while `limit` is exceeded",
+    cost: "O(1), O(log N) from when `limit` is exceeded until half of it is queued",
     guarantee: "nothing",
     guarantee_source: "—",
     purposes: &[Purpose::Connections],

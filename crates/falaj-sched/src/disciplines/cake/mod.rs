@@ -42,7 +42,7 @@ pub const MANIFEST: Manifest = Manifest {
     doc: "CAKE: a shaper without bursts, and a queue for each connection, which share the link as \
           by DRR++ and are each kept short by COBALT",
     source: "Høiland-Jørgensen, Täht and Morton 2018",
-    cost: "O(1), O(log N) while `limit` is exceeded",
+    cost: "O(1), O(log N) from when `limit` is exceeded until half of it is queued",
     guarantee: "nothing",
     guarantee_source: "—",
     purposes: &[Purpose::Connections],
