@@ -150,19 +150,46 @@ fn configures(command: &[Word]) -> bool {
     ];
     program(command).is_some_and(|word| {
         let name = word.text.rsplit('/').next().unwrap_or_default();
-        PROGRAMS.contains(&name) || word.text.starts_with('(') || word.is_expanded()
+        PROGRAMS.contains(&name)
+            || is_iptables(name)
+            || word.text.starts_with('(')
+            || word.is_expanded()
     })
+}
+
+/// Returns true if a program of this name, without a path, is iptables.
+pub(crate) fn is_iptables(name: &str) -> bool {
+    let name = name.trim_end_matches("-nft").trim_end_matches("-legacy");
+    ["iptables", "ip6tables"].contains(&name)
 }
 
 /// Returns true if the command succeeds, as far as an import can say; `None` if that is unknown.
 fn succeeds(command: &[Word]) -> Option<bool> {
     const ALWAYS: &[&str] = &["true", ":", "echo", "printf", "modprobe", "sysctl", "ethtool"];
+    const LOOKS: &[&str] = &[
+        "-C",
+        "--check",
+        "-D",
+        "--delete",
+        "-N",
+        "--new-chain",
+        "-X",
+        "--delete-chain",
+        "-L",
+        "--list",
+        "-S",
+        "--list-rules",
+    ];
     let word = program(command)?;
     match word.text.rsplit('/').next().unwrap_or_default() {
         "false" => Some(false),
         "{" => None,
         name if ALWAYS.contains(&name) => Some(true),
         _ if word.is_expanded() || word.text.starts_with('(') => None,
+        // These look for a rule or a chain, and fail without one.
+        name if is_iptables(name) && command.iter().any(|word| LOOKS.contains(&&*word.text)) => {
+            None
+        }
         _ => configures(command).then_some(true),
     }
 }

@@ -44,7 +44,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// Version of the protocol. A process with another version is refused before anything stops.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Maximum time for the new process to prepare itself; changes are not possible meanwhile.
 const PREPARING: Duration = Duration::from_secs(20);
 /// Maximum time until the new process has taken over the packets.

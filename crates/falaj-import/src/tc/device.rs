@@ -372,10 +372,17 @@ impl Devices {
                 device.name
             )));
         }
-        if let Some(parent) = made.parent
-            && !device.qdiscs.iter().any(|q| q.handle.is_some_and(|h| h.major == parent.major))
-        {
-            return Err(device.no_discipline(parent.major, all));
+        if let Some(parent) = made.parent {
+            let is = |q: &&Node<Qdisc>| q.handle.is_some_and(|h| h.major == parent.major);
+            let Some(of) = device.qdiscs.iter().find(is) else {
+                return Err(device.no_discipline(parent.major, all));
+            };
+            if of.what == Qdisc::PfifoFast {
+                let what = "`pfifo_fast` takes no filters: tc refuses this line";
+                return Err(
+                    Problem::error(all, what).help("`prio` has the same bands, and filters")
+                );
+            }
         }
         if matches!(made.to, Target::Device(_)) {
             return Err(no_equal(

@@ -5,7 +5,7 @@ use super::filter;
 use crate::amounts::whole;
 use crate::args::{Args, no_equal_phrase};
 use crate::draft::{Table, inline, quote};
-use crate::lines::Word;
+use crate::lines::{self, Word};
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use std::collections::BTreeMap;
@@ -14,8 +14,9 @@ use std::ops::Range;
 /// The chains of the table `mangle` that packets pass when they leave, in this order.
 const CHAINS: [&str; 4] = ["PREROUTING", "FORWARD", "OUTPUT", "POSTROUTING"];
 
-/// Largest number of rules on a path, where a rule counts each time that a chain leads to it.
-/// Chains that lead to each other can make a path much longer than the script.
+/// Largest number of rules on a path that belong to chains of the script, where a rule counts each
+/// time that a chain leads to it. Chains that lead to each other can make a path much longer than
+/// the script.
 const LONGEST: usize = 4096;
 /// Largest number of chains of which each leads to the next one.
 const DEEPEST: usize = 64;
@@ -43,6 +44,8 @@ pub(super) struct FirewallRule {
     version: &'static str,
     /// The match, in the grammar of a scenario's `match`.
     matches: String,
+    /// The terms of the match in alphabetical order.
+    terms: Vec<String>,
     action: RuleTarget,
     /// The device by which the packets leave; `None`: any.
     out: Option<String>,
@@ -54,7 +57,10 @@ pub(super) struct FirewallRule {
 impl FirewallRule {
     /// Returns true if the two rules are the same, wherever they are in the script.
     fn is(&self, other: &FirewallRule) -> bool {
-        *self == FirewallRule { at: self.at.clone(), ..other.clone() }
+        self.chain == other.chain
+            && self.terms == other.terms
+            && self.action == other.action
+            && (self.version, &self.netns, &self.out) == (other.version, &other.netns, &other.out)
     }
 
     /// Returns true if the rule sets a mark.
@@ -95,7 +101,7 @@ pub(super) struct FirewallPath<'a> {
     /// The chain behind which, or at whose beginning, each label is, and the index of the step that
     /// follows.
     labels: Vec<(String, usize)>,
-    /// The number of rules that were met.
+    /// The number of rules of the script's own chains that were met.
     length: usize,
     /// The place of the rule before which the path was cut, because it has more than [`LONGEST`]
     /// rules or [`DEEPEST`] chains.
@@ -114,8 +120,13 @@ impl<'a> FirewallPath<'a> {
         device: &str,
         netns: Option<&str>,
     ) -> FirewallPath<'a> {
+        // A name that ends with `+` stands for all names that begin so.
+        let leaves = |out: &String| match out.strip_suffix('+') {
+            Some(beginning) => device.starts_with(beginning),
+            None => out == device,
+        };
         let own = |rule: &&FirewallRule| {
-            rule.netns.as_deref() == netns && rule.out.as_ref().is_none_or(|out| out == device)
+            rule.netns.as_deref() == netns && rule.out.as_ref().is_none_or(leaves)
         };
         let own: Vec<&FirewallRule> = rules.iter().filter(own).collect();
         let mut path = FirewallPath::default();
@@ -158,7 +169,9 @@ impl<'a> FirewallPath<'a> {
     fn pass(&mut self, own: &[&'a FirewallRule], chains: &mut Vec<&'a str>, ends: [usize; 2]) {
         let chain = chains.last().copied();
         for rule in own.iter().copied().filter(|rule| Some(rule.chain.as_str()) == chain) {
-            self.length += 1;
+            if chains.len() > 1 {
+                self.length += 1;
+            }
             if self.cut.is_some() {
                 return;
             }
@@ -276,9 +289,7 @@ fn passed_by_part(chain: &str) -> Option<&'static str> {
 
 /// Returns true if this program is iptables.
 pub(super) fn is_iptables(program: &Word) -> bool {
-    let name = program.text.rsplit('/').next().unwrap_or(&program.text);
-    let name = name.trim_end_matches("-nft").trim_end_matches("-legacy");
-    ["iptables", "ip6tables"].contains(&name)
+    lines::is_iptables(program.text.rsplit('/').next().unwrap_or(&program.text))
 }
 
 /// Runs a command of iptables on the rules that were read before. Returns true if it concerns
@@ -293,38 +304,62 @@ pub(super) fn command(
     rules: &mut Vec<FirewallRule>,
 ) -> Result<bool, Problem> {
     let at = args.all();
-    let mut table = "filter";
-    let mut verb = None;
-    let mut words = Vec::new();
+    let (mut table, mut words) = ("filter", Vec::new());
+    let (mut verb, mut chain, mut number) = (None, None, None);
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "-t" | "--table" => table = &args.value("a table")?.text,
             "-w" | "--wait" => {
                 args.number();
             }
-            "-A" | "--append" | "-I" | "--insert" | "-D" | "--delete" | "-F" | "--flush" | "-N"
-            | "--new-chain" | "-X" | "--delete-chain" => {
+            "-v" | "--verbose" | "-4" | "--ipv4" => {}
+            text if CHANGES.contains(&text) => {
+                let is_name = |word: &&Word| !word.text.starts_with('-');
+                chain = args.peek().filter(is_name).map(|chain| chain.text.clone());
+                if chain.is_some() {
+                    args.next();
+                    number = args.number();
+                }
                 verb = Some(word);
             }
-            _ => words.push(word.clone()),
+            text => match text.strip_prefix("--table=").or(text.strip_prefix("-t")) {
+                Some(name) => table = name,
+                None => words.push(word.clone()),
+            },
         }
     }
-    let (Some(verb), "mangle") = (verb, table) else { return Ok(false) };
-    let mut args = Args::new(&words);
-    let chain = args.next().map(|chain| chain.text.clone());
+    let Some(verb) = verb else { return Ok(false) };
     let version = if program.text.contains("ip6tables") { "ip6" } else { "ip" };
-    match verb.text.as_str() {
-        "-F" | "--flush" => {
-            rules.retain(|rule| {
-                (rule.version, &rule.netns) != (version, &netns)
-                    || chain.as_ref().is_some_and(|chain| *chain != rule.chain)
-            });
-            return Ok(true);
-        }
-        // An empty chain changes nothing, and only an empty one can be deleted.
-        "-N" | "--new-chain" | "-X" | "--delete-chain" => return Ok(true),
-        _ => {}
+    let by_number = number.filter(|number| !is(verb, "-I") || number.text != "1");
+    if table != "mangle" {
+        let marks = is(verb, "-A") || is(verb, "-I");
+        return match words.iter().find(|word| word.text == "MARK").filter(|_| marks) {
+            Some(mark) => Err(left_out(
+                &mark.at,
+                "MARK",
+                "rules that mark packets are imported from the table `mangle`: add `-t mangle`",
+            )),
+            None => Ok(false),
+        };
     }
+    if is(verb, "-F") {
+        rules.retain(|rule| {
+            (rule.version, &rule.netns) != (version, &netns)
+                || chain.as_ref().is_some_and(|chain| *chain != rule.chain)
+        });
+        return Ok(true);
+    }
+    // An empty chain changes nothing, and only an empty one can be deleted.
+    if is(verb, "-N") || is(verb, "-X") {
+        return Ok(true);
+    }
+    let changes = if is(verb, "-R") || is(verb, "-E") { Some(verb) } else { by_number };
+    if let Some(word) = changes {
+        let why = "`-A`, `-F`, `-D` with the words of a rule, and `-I` without a number or with 1 \
+                   can be imported";
+        return Err(left_out(&word.at, &word.text, why));
+    }
+    let mut args = Args::new(&words);
     let target = words.windows(2).find_map(|pair| {
         let leaves = match pair[0].text.as_str() {
             "-j" | "--jump" => false,
@@ -343,14 +378,7 @@ pub(super) fn command(
         other if leaves => Some(RuleTarget::GoTo(other.to_owned())),
         other => Some(RuleTarget::Jump(other.to_owned())),
     };
-    if let Some(number) = args.number().filter(|number| number.text != "1") {
-        return Err(left_out(
-            &number.at,
-            &number.text,
-            "`-A`, and `-I` without a number or with 1, can be imported",
-        ));
-    }
-    let (matches, out, set) = read(&mut args, version)?;
+    let (terms, out, set) = read(&mut args, version)?;
     let action = match (action, set.filter(|(mask, _)| *mask != 0)) {
         (Some(action), _) => action,
         (None, Some((mask, value))) => RuleTarget::Mark { mask, value },
@@ -360,28 +388,56 @@ pub(super) fn command(
             return Err(left_out(&args.all(), "MARK", why));
         }
     };
-    let made = FirewallRule { chain, version, matches, action, out, netns, at };
-    match verb.text.as_str() {
-        "-A" | "--append" => rules.push(made),
-        "-I" | "--insert" => rules.insert(0, made),
-        _ => {
-            if let Some(n) = rules.iter().position(|rule| rule.is(&made)) {
-                rules.remove(n);
-            }
-        }
+    let matches = terms.join(" ");
+    let mut terms = terms;
+    terms.sort();
+    let made = FirewallRule { chain, version, matches, terms, action, out, netns, at };
+    if is(verb, "-A") {
+        rules.push(made);
+    } else if is(verb, "-I") {
+        rules.insert(0, made);
+    } else if let Some(n) = rules.iter().position(|rule| rule.is(&made)) {
+        rules.remove(n);
     }
     Ok(true)
 }
 
-/// Targets of iptables that are no chains, and set no mark of a packet.
+/// Commands of iptables that change chains, each with its long form.
+const CHANGES: &[&str] = &[
+    "-A",
+    "--append",
+    "-I",
+    "--insert",
+    "-D",
+    "--delete",
+    "-F",
+    "--flush",
+    "-N",
+    "--new-chain",
+    "-X",
+    "--delete-chain",
+    "-R",
+    "--replace",
+    "-E",
+    "--rename-chain",
+];
+
+/// Returns true if the word is this command, or its long form.
+fn is(word: &Word, short: &str) -> bool {
+    let at = CHANGES.iter().position(|name| *name == word.text);
+    at.is_some_and(|at| CHANGES[at & !1] == short)
+}
+
+/// Targets of iptables that are no chains, and become no rules. They change no mark, except for
+/// `CONNMARK`, which may restore the mark of a connection.
 const OTHERS: [&str; 14] = [
     "DROP", "QUEUE", "NFQUEUE", "LOG", "NFLOG", "ULOG", "TOS", "DSCP", "ECN", "TTL", "HL",
     "TCPMSS", "CONNMARK", "CLASSIFY",
 ];
 
-/// The match of a rule, the device by which packets leave, and the change to the mark: the bits
-/// that change, and their new value.
-type ReadRule = (String, Option<String>, Option<(u32, u32)>);
+/// The terms of a rule's match, the device by which packets leave, and the change to the mark: the
+/// bits that change, and their new value.
+type ReadRule = (Vec<String>, Option<String>, Option<(u32, u32)>);
 
 /// Reads the matches and the target of a rule.
 fn read(args: &mut Args<'_>, version: &str) -> Result<ReadRule, Problem> {
@@ -403,7 +459,10 @@ fn read(args: &mut Args<'_>, version: &str) -> Result<ReadRule, Problem> {
             "-p" | "--proto" | "--protocol" => match value()?.text.as_str() {
                 "all" | "0" => continue,
                 name @ ("tcp" | "udp" | "icmp") => name.to_owned(),
-                "icmpv6" | "ipv6-icmp" => "icmp6".to_owned(),
+                "icmpv6" | "ipv6-icmp" | "58" => "icmp6".to_owned(),
+                "6" => "tcp".to_owned(),
+                "17" => "udp".to_owned(),
+                "1" => "icmp".to_owned(),
                 number => format!("proto {number}"),
             },
             "-s" | "--source" | "--src" => {
@@ -435,7 +494,7 @@ fn read(args: &mut Args<'_>, version: &str) -> Result<ReadRule, Problem> {
             }
             action
                 if action.starts_with("--set-")
-                    || ["--or-mark", "--and-mark"].contains(&action) =>
+                    || ["--or-mark", "--and-mark", "--xor-mark"].contains(&action) =>
             {
                 set = Some(change(option, value()?)?);
                 continue;
@@ -453,7 +512,7 @@ fn read(args: &mut Args<'_>, version: &str) -> Result<ReadRule, Problem> {
     }
     let rule = terms.join(" ");
     match falaj_scenario::parse_match(&rule) {
-        Ok(_) => Ok((rule, out, set)),
+        Ok(_) => Ok((terms, out, set)),
         Err(error) => Err(left_out(&args.all(), &rule, &error.what)),
     }
 }
@@ -498,6 +557,9 @@ fn change(option: &Word, word: &Word) -> Result<(u32, u32), Problem> {
 /// Reads an address with a prefix or a mask.
 fn net(word: &Word) -> Result<String, Problem> {
     let Some((address, mask)) = word.text.split_once('/') else { return Ok(word.text.clone()) };
+    if mask == if address.contains(':') { "128" } else { "32" } {
+        return Ok(address.to_owned());
+    }
     let Ok(mask) = mask.parse::<std::net::Ipv4Addr>() else { return Ok(word.text.clone()) };
     let bits = mask.to_bits();
     if bits.leading_ones() + bits.trailing_zeros() < 32 {

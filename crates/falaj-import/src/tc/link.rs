@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Makes a link for each device, except for devices to which others redirect packets.
 pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
-    let (mut used, mut parts) = (Vec::new(), Vec::new());
+    let (mut used, mut parts, mut is_cut) = (Vec::new(), Vec::new(), false);
     let mut devices = devices.clone();
     for device in &mut devices.all {
         let marked = police::mark(&mut device.incoming).and(police::mark(&mut device.filters));
@@ -70,6 +70,7 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
                 if passed { of.firewall(&devices.firewall) } else { FirewallPath::default() };
             problems.extend(unmarked(&of.filters, &path));
             if of.filters.iter().any(|filter| filter.marks.is_some()) {
+                is_cut |= path.too_long().is_some();
                 problems.extend(path.too_long());
                 used.extend(path.rules.iter().map(|rule| rule.at.clone()));
                 parts.extend(path.parts.iter().cloned());
@@ -100,7 +101,7 @@ pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>)
         problems.extend(unmarked(&device.incoming, &FirewallPath::default()));
         draft.tables.extend(rules(&device.name, ways));
     }
-    for rule in devices.firewall.iter().filter(|rule| !used.contains(&rule.at)) {
+    for rule in devices.firewall.iter().filter(|rule| !is_cut && !used.contains(&rule.at)) {
         let what = if rule.marks() {
             "this rule of iptables was left out: no filter of kind `fw` reads its mark, or no rule \
              leads to its chain"

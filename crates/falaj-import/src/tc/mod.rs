@@ -113,7 +113,8 @@ fn command(
     }
     devices.enter(netns);
     let object = args.value("one of qdisc, class and filter")?;
-    if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
+    let is_firewall = !is_tc && firewall::is_iptables(object);
+    if is_tc || is_firewall || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
         lines::expanded(words).map_or(Ok(()), Err)?;
     }
     // tc accepts words that are abbreviated to their beginning.
@@ -125,7 +126,7 @@ fn command(
         if is_tc {
             return Err(unknown(object, "an object of tc that can be imported", OBJECTS));
         }
-        if firewall::is_iptables(object) {
+        if is_firewall {
             match devices.firewall(object, &mut args) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}

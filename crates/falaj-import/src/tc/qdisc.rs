@@ -221,7 +221,7 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         (None, Some(latency)) => {
             let within = |bucket: Bucket| {
                 let gained = u128::from(bucket.rate) * u128::from(latency) / 8_000_000_000;
-                gained as u64 + bucket.burst
+                u64::try_from(gained).unwrap_or(u64::MAX).saturating_add(bucket.burst)
             };
             peak.map_or(within(bucket), |peak| within(peak).min(within(bucket)))
         }

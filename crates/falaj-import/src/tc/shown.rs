@@ -46,6 +46,9 @@ pub(super) fn command(
         }
     }
     place.push(kind.clone());
-    place.extend(options);
+    // The bands of `pfifo_fast` are shown, and cannot be set.
+    if kind.text != "pfifo_fast" {
+        place.extend(options);
+    }
     Ok(Some(place))
 }

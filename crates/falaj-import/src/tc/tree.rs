@@ -171,8 +171,12 @@ impl Tree {
         let by_service = map.by_service();
         self.by_service = by_service.map(|(rule, band)| (band as u16 + 1, rule)).collect();
         if !self.by_service.is_empty() {
-            let what = "only filters and the type of service of IPv4 choose bands here; in tc also \
-                        the priority that a program sets (`SO_PRIORITY`)";
+            let what = match node.what {
+                Qdisc::PfifoFast => "only the type of service of IPv4 chooses bands here",
+                _ => "only filters and the type of service of IPv4 choose bands here",
+            };
+            let what =
+                format!("{what}; in tc also the priority that a program sets (`SO_PRIORITY`)");
             self.notes.push(Problem::warning(node.at.clone(), what));
         }
     }
@@ -407,8 +411,10 @@ impl Tree {
         }
         order.retain(|minor| Some(*minor) != self.rest);
         order.extend(self.rest);
-        let unused =
-            self.bands.iter().filter(|b| self.is_leaf(b.minor) && !order.contains(&b.minor));
+        let unused = self.bands.iter().filter(|b| {
+            let is_named = node.what != Qdisc::PfifoFast;
+            is_named && self.is_leaf(b.minor) && !order.contains(&b.minor)
+        });
         let unused = unused.map(|band| {
             let what =
                 format!("no filter sends packets to {major:x}:{:x}: it was left out", band.minor);

@@ -121,6 +121,19 @@ fn scripts_of_tc() {
             "a filter of 1: sends to 2:10, a class of another discipline",
         ),
         (
+            "tc qdisc add dev eth0 root handle 1: pfifo_fast
+tc filter add dev eth0 parent 1: matchall flowid 1:1",
+            "`pfifo_fast` takes no filters: tc refuses this line",
+        ),
+        (
+            "iptables -t mangle -A POSTROUTING -o $(ip route) -j MARK --set-mark 1",
+            "only a shell can expand this",
+        ),
+        (
+            "iptables -t mangle -C POSTROUTING -j MARK --set-mark 1 || iptables -t mangle -F",
+            "only a shell can decide which of the following lines run",
+        ),
+        (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
             "with probability 0, RED acts on no packet below `max`",
         ),

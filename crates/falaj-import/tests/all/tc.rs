@@ -278,7 +278,7 @@ fn classes_and_their_filters() {
         "tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb\n\
          tc qdisc add dev eth0 parent 1: pfifo_fast",
         expect![[r##"
-            # note: 2: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
+            # note: 2: only the type of service of IPv4 chooses bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -306,6 +306,17 @@ fn classes_and_their_filters() {
             queue = "1000p"
         "##]],
     );
+    let shown = "qdisc pfifo_fast 0: dev eth0 root refcnt 2 bands 3 \
+                 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1";
+    becomes(shown, expect![[r##"
+        # note: 1: the rate of eth0 is unknown, so no packet waits in the bands of `pfifo_fast`: `--rate` sets it
+        # packets that eth0 sends go up
+        [link.eth0]
+        rate = "unlimited"
+
+        # qdisc pfifo_fast 0: dev eth0 root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1
+        [link.eth0.up]
+    "##]]);
     becomes(
         "tc qdisc add dev eth0 root pfifo_fast",
         expect![[r##"
@@ -326,7 +337,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: protocol ip matchall flowid 1:1",
         expect![[r##"
             # note: 1: the rate of eth0 is unknown, and taken as 1000gbit: classes without a limit of their own never wait
-            # note: 4: only filters and the type of service of IPv4 choose bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
+            # note: 4: only the type of service of IPv4 chooses bands here; in tc also the priority that a program sets (`SO_PRIORITY`)
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -2533,6 +2544,61 @@ fn chains_of_iptables() {
 
             [[rule]]
             to = "ge0"
+        "##]],
+    );
+}
+
+/// Commands of iptables in their other forms: options before the chain, names of devices with `+`,
+/// rules that are deleted by other words, rules by number, and rules of other tables.
+#[test]
+fn forms_of_iptables() {
+    becomes(
+        "iptables -v -t mangle -F\n\
+         iptables --table=mangle -o eth+ -A POSTROUTING -p 17 -d 10.0.0.1/32 -j MARK --set-mark 1\n\
+         iptables -tmangle -A POSTROUTING -p tcp -d 10.0.0.2 -j MARK --set-mark 1\n\
+         iptables -4 -t mangle -D POSTROUTING -d 10.0.0.2/32 -p 6 -j MARK --set-mark 1\n\
+         iptables -t mangle -D POSTROUTING 1\n\
+         iptables -t mangle -R POSTROUTING 1 -j MARK --set-mark 1\n\
+         iptables -A FORWARD -j MARK --set-mark 1\n\
+         tc qdisc add dev eth0 root handle 1: htb default 10\n\
+         tc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:11 htb rate 1mbit\n\
+         tc filter add dev eth0 parent 1: handle 1 fw flowid 1:11",
+        expect![[r##"
+            # note: 5: this rule of iptables was left out, because of `1`
+            # note: 6: this rule of iptables was left out, because of `-R`
+            # note: 7: this rule of iptables was left out, because of `MARK`
+            # note: 8: the rate of eth0 is unknown, and taken as 1000gbit: classes without a limit of their own never wait
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 10
+            [link.eth0.up]
+            rate = "1000gbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-11]
+            match = "mark 1"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-10]
+            match = "any"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            [[rule]]
+            match = "udp dst 10.0.0.1"
+            direction = "up"
+            mark = 1
+            to = "pass"
+            then = "on"
+
+            [[rule]]
+            to = "eth0"
         "##]],
     );
 }

@@ -55,7 +55,7 @@ pub const TRACE: &[Key] = &[
 pub const PEAK: &[Key] = &[
     key(
         "rate",
-        Holds::Value(Kind::Rate),
+        Holds::FiniteRate,
         Required,
         "rate at which the second token bucket fills, above the link's `rate`",
     ),
