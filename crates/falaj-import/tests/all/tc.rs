@@ -308,7 +308,9 @@ fn classes_and_their_filters() {
     );
     let shown = "qdisc pfifo_fast 0: dev eth0 root refcnt 2 bands 3 \
                  priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1";
-    becomes(shown, expect![[r##"
+    becomes(
+        shown,
+        expect![[r##"
         # note: 1: the rate of eth0 is unknown, so no packet waits in the bands of `pfifo_fast`: `--rate` sets it
         # packets that eth0 sends go up
         [link.eth0]
@@ -316,7 +318,8 @@ fn classes_and_their_filters() {
 
         # qdisc pfifo_fast 0: dev eth0 root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1
         [link.eth0.up]
-    "##]]);
+    "##]],
+    );
     becomes(
         "tc qdisc add dev eth0 root pfifo_fast",
         expect![[r##"

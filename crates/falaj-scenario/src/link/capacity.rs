@@ -126,12 +126,6 @@ fn peak(
     let Some(given) = BriefTable::read(key, tables, problems)? else { return Ok(None) };
     let peak = given.values.rate("rate").ok_or(())?;
     let burst = given.values.bytes("burst").unwrap_or(largest.max(1).into());
-    if peak.is_unlimited() {
-        let what = format!("{}: an unlimited peak rate limits nothing", given.fields.what);
-        let help = "write a rate above the link's `rate`, or leave out `peak`";
-        problems.push(Problem::error(given.at("rate"), what).help(help));
-        return Err(());
-    }
     if peak <= rate {
         let what = format!(
             "{}: a peak rate of {peak} is not above the link's rate of {rate}",

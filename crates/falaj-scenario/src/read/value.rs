@@ -42,9 +42,10 @@ pub(super) fn datum<'a>(
             units::parse_value(kind, text).map(Datum::Value)
         }
         (Holds::FiniteRate, DeValue::String(text)) => match units::parse_rate(text) {
-            Ok(rate) if rate.is_unlimited() => {
-                Err(Unreadable::new("`unlimited` is for links", "write a rate, as in `100mbit`"))
-            }
+            Ok(rate) if rate.is_unlimited() => Err(Unreadable::new(
+                "`unlimited` is for the rate of a link",
+                "write a rate, as in `100mbit`",
+            )),
             other => other.map(|r| Datum::Value(Value::Rate(r))),
         },
         (Holds::PositiveSpan, DeValue::String(text)) => match units::parse_span(text) {

@@ -580,7 +580,7 @@ envelope = []
               |
               = help: write a table of `rate`, `burst`, as in `{ rate = "100mbit", burst = "1500B" }`, or a list of such tables
 
-            error: `rate`: `unlimited` is for links
+            error: `rate`: `unlimited` is for the rate of a link
              --> a.toml:8:21
               |
             8 | envelope = { rate = "unlimited", bursts = "3kB" }
@@ -841,7 +841,7 @@ stop = "1s"
                |
                = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`, `tcp`
 
-            error: `rate`: `unlimited` is for links
+            error: `rate`: `unlimited` is for the rate of a link
               --> a.toml:15:8
                |
             15 | rate = "unlimited"
@@ -2316,7 +2316,7 @@ size = "500B"
 model = "cbr"
 "#,
         expect![[r#"
-            error: `rate`: `unlimited` is for links
+            error: `rate`: `unlimited` is for the rate of a link
              --> a.toml:4:8
               |
             4 | rate = "unlimited"
@@ -3099,13 +3099,13 @@ fn what_is_no_capacity() {
     errors(
         "[link.a]\nrate = \"8mbit\"\nburst = \"10kB\"\npeak = { rate = \"unlimited\", burst = \"1600B\" }\n",
         expect![[r#"
-            error: `peak` of link `a`: an unlimited peak rate limits nothing
+            error: `rate`: `unlimited` is for the rate of a link
              --> a.toml:4:17
               |
             4 | peak = { rate = "unlimited", burst = "1600B" }
               |                 ^^^^^^^^^^^
               |
-              = help: write a rate above the link's `rate`, or leave out `peak`
+              = help: write a rate, as in `100mbit`
         "#]],
     );
     errors(
