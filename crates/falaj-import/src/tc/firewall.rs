@@ -313,6 +313,8 @@ pub(super) fn command(
                 args.number();
             }
             "-v" | "--verbose" | "-4" | "--ipv4" => {}
+            // These look at rules, and change none.
+            "-C" | "--check" | "-L" | "--list" | "-S" | "--list-rules" => return Ok(true),
             text if CHANGES.contains(&text) => {
                 let is_name = |word: &&Word| !word.text.starts_with('-');
                 chain = args.peek().filter(is_name).map(|chain| chain.text.clone());
