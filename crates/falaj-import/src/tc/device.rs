@@ -41,6 +41,8 @@ pub(super) struct Device {
     called: String,
     /// True if filters of another device redirect incoming packets to this one.
     pub(super) is_redirected_to: bool,
+    /// If the root is `mq`: its number, and the words that make the discipline of a hardware queue.
+    card: Option<(u16, Option<Vec<String>>)>,
     /// The last command that removed the device's root discipline.
     pub(super) removed: Option<Range<usize>>,
 }
@@ -86,6 +88,36 @@ impl Device {
         while let Some(below) = self.qdiscs.iter().find(|q| is_of(q.parent)) {
             let parent = below.parent;
             self.remove(parent);
+        }
+    }
+
+    /// Returns true if the root is `mq` with this number.
+    fn is_card(&self, major: u16) -> bool {
+        self.card.as_ref().is_some_and(|card| card.0 == major)
+    }
+
+    /// Takes the discipline of a hardware queue below `mq`: that of the first queue becomes the
+    /// root. Returns true if it is the first one.
+    fn of_queue(
+        &mut self,
+        words: Vec<String>,
+        all: &Range<usize>,
+        notes: &mut Vec<Problem>,
+    ) -> Result<bool, Problem> {
+        let Some((_, first)) = &mut self.card else { return Ok(true) };
+        match first {
+            Some(first) if *first == words => Ok(false),
+            Some(_) => {
+                let why = "the hardware queues below `mq` become one: give all the same discipline";
+                let what = "another discipline for a hardware queue";
+                Err(no_equal_phrase(all.clone(), what, why))
+            }
+            None => {
+                let what = "the hardware queues below `mq` become one queue with this discipline";
+                notes.push(Problem::warning(all.clone(), what));
+                *first = Some(words);
+                Ok(true)
+            }
         }
     }
 
@@ -211,7 +243,7 @@ impl Devices {
         verb: Verb,
         line: &str,
     ) -> Result<(), Problem> {
-        let (place, kind) = Attachment::read(args, false)?;
+        let (mut place, kind) = Attachment::read(args, false)?;
         let all = args.all();
         let device = self.of(&place, args)?;
         if verb == Verb::Delete {
@@ -220,6 +252,7 @@ impl Devices {
             } else if place.parent.is_none() {
                 device.removed = Some(all).filter(|_| !device.qdiscs.is_empty());
                 device.remove(None);
+                device.card = None;
             } else {
                 device.remove(place.parent);
             }
@@ -228,7 +261,10 @@ impl Devices {
         if place.ingress() {
             return Ok(());
         }
-        if verb == Verb::Add && device.qdiscs.iter().any(|q| q.parent == place.parent) {
+        let is_queue = place.parent.is_some_and(|p| device.is_card(p.major));
+        if is_queue {
+            place.parent = None;
+        } else if verb == Verb::Add && device.qdiscs.iter().any(|q| q.parent == place.parent) {
             let what = "there is a discipline in this place already: tc refuses this line";
             return Err(Problem::error(all, what)
                 .help("`replace` puts another one there; or remove this line"));
@@ -238,7 +274,17 @@ impl Devices {
             return Err(Problem::error(all, "the kind of the discipline is missing")
                 .help(format!("as in `tc qdisc add dev {} root netem delay 10ms`", device.name)));
         };
+        let words = std::iter::once(kind).chain(args.clone().until(|_| false));
+        let words: Vec<String> = words.map(|word| word.text.clone()).collect();
         let what = qdisc::read(kind, args)?;
+        if is_queue {
+            if !device.of_queue(words, &all, &mut args.notes)? {
+                return Ok(());
+            }
+        } else if place.parent.is_none() {
+            let major = place.handle.map_or(0, |handle| handle.major);
+            device.card = (kind.text == "mq").then_some((major, None));
+        }
         let taken = |q: &Node<Qdisc>| q.handle == place.handle && q.parent != place.parent;
         if place.handle.is_some() && device.qdiscs.iter().any(taken) {
             return Err(Problem::error(all, "another discipline has this handle already")

@@ -2551,6 +2551,61 @@ fn chains_of_iptables() {
     );
 }
 
+/// The hardware queues of a card become one, as commands make them and as `tc qdisc show` prints
+/// them.
+#[test]
+fn queues_of_a_card() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: mq\n\
+         tc qdisc add dev eth0 parent 1:1 handle 10: netem delay 10ms\n\
+         tc qdisc add dev eth0 parent 1:2 handle 20: netem delay 10ms",
+        expect![[r##"
+            # note: 2: the hardware queues below `mq` become one queue with this discipline
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 parent 1:1 handle 10: netem delay 10ms
+            [link.eth0.up]
+            delay = "10ms"
+        "##]],
+    );
+    becomes(
+        "qdisc mq 0: dev eth0 root\n\
+         qdisc pfifo_fast 0: dev eth0 parent :2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
+         qdisc pfifo_fast 0: dev eth0 parent :1 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1",
+        expect![[r##"
+            # note: 2: the hardware queues below `mq` become one queue with this discipline
+            # note: 2: the rate of eth0 is unknown, so no packet waits in the bands of `pfifo_fast`: `--rate` sets it
+            # packets that eth0 sends go up
+            [link.eth0]
+            rate = "unlimited"
+
+            # qdisc pfifo_fast 0: dev eth0 parent :2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1
+            [link.eth0.up]
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: mq\n\
+         tc qdisc add dev eth0 parent 1:1 fq_codel limit 100\n\
+         tc qdisc add dev eth0 parent 1:2 fq_codel limit 200",
+        expect![[r#"
+            warning: the hardware queues below `mq` become one queue with this discipline
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev eth0 parent 1:1 fq_codel limit 100
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: another discipline for a hardware queue has no equivalent here
+             --> tc.sh:3:1
+              |
+            3 | tc qdisc add dev eth0 parent 1:2 fq_codel limit 200
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: the hardware queues below `mq` become one: give all the same discipline"#]],
+    );
+}
+
 /// Commands of iptables in their other forms: options before the chain, names of devices with `+`,
 /// rules that are deleted by other words, rules by number, and rules of other tables.
 #[test]
