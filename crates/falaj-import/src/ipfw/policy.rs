@@ -115,6 +115,8 @@ const PIE: &[&str] = &[
     "nocapdrop",
     "drand",
     "nodrand",
+    "derand",
+    "noderand",
     "onoff",
     "dre",
     "ts",
@@ -130,9 +132,9 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     Ok(keys)
 }
 
-/// Reads the options after `fq_pie`.
+/// Reads the options after `fq_pie`. Unlike `pie`, it marks packets unless `noecn` forbids it.
 pub(super) fn fq_pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
-    let mut keys = Vec::new();
+    let mut keys = vec![("ecn", quote("yes"))];
     let is = |w: &&Word| PIE.contains(&w.text.as_str()) || FAIR.contains(&w.text.as_str());
     while let Some(word) = args.peek().filter(is) {
         args.next();
@@ -157,7 +159,7 @@ fn of_pie(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<(), Probl
         }
         "ecn" => set(keys, "ecn", quote("yes")),
         "noecn" => keys.retain(|(key, _)| *key != "ecn"),
-        "capdrop" | "drand" => args.left_out(word, "it is always on, as in RFC 8033"),
+        "capdrop" | "drand" | "derand" => args.left_out(word, "it is always on, as in RFC 8033"),
         "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
         _ => {
             let why = "PIE is that of RFC 8033, whose probability is capped and spread, and \
