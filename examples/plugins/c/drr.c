@@ -29,15 +29,20 @@ static void *refused(struct falaj_refusal *refusal, uint32_t flow, const char *w
 {
     refusal->flow = flow;
     snprintf(refusal->what, sizeof refusal->what, "%s", what);
-    snprintf(refusal->help, sizeof refusal->help, "at least `%uB`, the largest packet as the link accounts it", (unsigned)largest);
+    snprintf(refusal->help, sizeof refusal->help,
+             "`quantum` is a size: at least `%uB`, the largest packet as the link accounts it; at most 1 GiB", (unsigned)largest);
     return NULL;
 }
 
 static void *create(const struct falaj_setup *setup, struct falaj_refusal *refusal)
 {
     struct drr *drr = calloc(1, sizeof *drr + setup->flow_count * sizeof drr->flows[0]);
-    if (!drr)
-        return refused(refusal, FALAJ_NO_FLOW, "not enough memory", setup->largest);
+    if (!drr) {
+        refusal->flow = FALAJ_NO_FLOW;
+        snprintf(refusal->what, sizeof refusal->what, "not enough memory");
+        snprintf(refusal->help, sizeof refusal->help, "fewer flows take less memory");
+        return NULL;
+    }
     drr->first = drr->last = NONE;
     drr->flow_count = setup->flow_count;
     for (uint32_t f = 0; f < setup->flow_count; f++) {

@@ -47,7 +47,7 @@ static void *refused(struct drrpp *drrpp, struct falaj_refusal *refusal, uint32_
     refusal->flow = flow;
     snprintf(refusal->what, sizeof refusal->what, "%s", what);
     snprintf(refusal->help, sizeof refusal->help,
-             "`quantum` is at least `%uB`, the largest packet; `latency` is `low` or `normal`; `form` is `modified` or `gated`",
+             "`quantum` is at least `%uB`, the largest packet, and at most 1 GiB; `latency` is `low` or `normal`; `form` is `modified` or `gated`",
              (unsigned)largest);
     return NULL;
 }
@@ -61,8 +61,12 @@ static int is_text(const struct falaj_param *param, const char *name, const char
 static void *create(const struct falaj_setup *setup, struct falaj_refusal *refusal)
 {
     struct drrpp *drrpp = calloc(1, sizeof *drrpp + setup->flow_count * sizeof drrpp->flows[0]);
-    if (!drrpp)
-        return refused(drrpp, refusal, FALAJ_NO_FLOW, "not enough memory", setup->largest);
+    if (!drrpp) {
+        refusal->flow = FALAJ_NO_FLOW;
+        snprintf(refusal->what, sizeof refusal->what, "not enough memory");
+        snprintf(refusal->help, sizeof refusal->help, "fewer flows take less memory");
+        return NULL;
+    }
     drrpp->rounds[NORMAL] = drrpp->rounds[LOW] = (struct round){ .first = NONE, .last = NONE };
     drrpp->flow_count = setup->flow_count;
     for (uint32_t p = 0; p < setup->param_count; p++) {

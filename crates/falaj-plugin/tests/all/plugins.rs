@@ -260,7 +260,11 @@ fn a_parameter_that_is_refused_is_told_with_the_library() {
         let refused = refused.into_iter().next().unwrap();
         assert_eq!((refused.flow, refused.param), (Some(1), "with"));
         assert_eq!(refused.what, "`./libmine.so`: the `quantum` is out of range");
-        assert_eq!(refused.help, "at least `100B`, the largest packet as the link accounts it");
+        assert_eq!(
+            refused.help,
+            "`quantum` is a size: at least `100B`, the largest packet as the link accounts it; \
+             at most 1 GiB"
+        );
     }
 }
 

@@ -34,7 +34,8 @@ impl Discipline for Drr {
                 flow: Some(f as u32),
                 what: what.into(),
                 help: format!(
-                    "at least `{}B`, the largest packet as the link accounts it",
+                    "`quantum` is a size: at least `{}B`, the largest packet as the link \
+                     accounts it; at most 1 GiB",
                     setup.largest
                 ),
             };
