@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_could_become_shorter_is_refused() {
         let plain = fs::memfd_create("plain", MemfdFlags::ALLOW_SEALING).expect("memory");
-        fs::ftruncate(&plain, 4096).expect("so much");
+        fs::ftruncate(&plain, 4096).expect("the memfd grows to 4 KiB");
         let why =
             |result: io::Result<Arc<SharedMemory>>| result.err().expect("an error").to_string();
         assert!(why(SharedMemory::open_first(&plain, 4096)).contains("not sealed"));

@@ -152,8 +152,8 @@ impl Control {
         Ok(())
     }
 
-    /// Begins to make the scheduled changes, if there are any: the run starts at `zero`. From here
-    /// on the process has another thread.
+    /// Starts a thread that makes the scheduled changes, if there are any. Their times count from
+    /// `zero`, the start of the run.
     pub fn schedule(&mut self, clock: Clock, zero: Time) -> Result<()> {
         let Some(ends) = self.ends.as_mut().filter(|_| !self.scenario.changes.is_empty()) else {
             return Ok(());

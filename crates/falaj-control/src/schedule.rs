@@ -19,7 +19,7 @@ pub(crate) struct Timetable {
 }
 
 impl Timetable {
-    /// Begins: the run starts at `zero`.
+    /// Starts the thread. Times of changes count from `zero`, the start of the run.
     pub(crate) fn begin(
         changes: Schedule,
         handler: Arc<Mutex<Handler>>,

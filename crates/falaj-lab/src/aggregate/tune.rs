@@ -344,14 +344,14 @@ fn tell(args: &Args, rates: &[Rate], steps: &[Step]) {
         "load",
         "tuned",
         "delay",
-        "of it",
+        "delay/required",
         "reader ns",
         "changes",
         "feasible",
         "best fixed",
         "delay",
         "reader ns",
-        "times",
+        "CPU/best",
     ];
     say!("{}", text::table(&head, rows));
     if !steps.is_empty() {

@@ -35,7 +35,7 @@ pub(crate) struct Guest {
     pub(crate) file: File,
     pub(crate) kicks: [EventFd; 2],
     pub(crate) calls: [EventFd; 2],
-    /// Numbers of descriptors and of entries made available so far, by ring.
+    /// Number of descriptors that `offer` has made available so far, by ring.
     pub(crate) made: [u16; 2],
 }
 
@@ -49,30 +49,31 @@ impl Guest {
     /// Connects a guest that does not run yet.
     pub(crate) fn connect(path: &Path, features: u64) -> Guest {
         let mut stream = UnixStream::connect(path).expect("it listens");
-        // As QEMU does, enables rings before features are negotiated, and not again.
+        // Like QEMU, enables a ring before features are negotiated, and does not repeat the
+        // message. The device then enables all rings.
         let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
         stream.write_all(&enable).expect("it is read");
         let frontend = Frontend::from_stream(stream, 2);
         let name = nix::sys::memfd::memfd_create("guest", nix::sys::memfd::MFdFlags::empty())
             .expect("memory");
         let file = File::from(name);
-        file.set_len(MEMORY as u64).expect("so much");
+        file.set_len(MEMORY as u64).expect("the memfd grows to 1 MiB");
         let offset = FileOffset::new(file.try_clone().expect("a descriptor"), 0);
         let memory =
             GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))])
                 .expect("it maps");
         let event = || EventFd::new(EFD_NONBLOCK).expect("a descriptor");
         let (kicks, calls) = ([event(), event()], [event(), event()]);
-        frontend.set_owner().expect("it takes us");
-        let offered = frontend.get_features().expect("it says");
+        frontend.set_owner().expect("the device accepts an owner");
+        let offered = frontend.get_features().expect("the device offers features");
         assert_eq!(offered & features, features, "all of it is offered");
-        frontend.set_features(features).expect("it takes them");
+        frontend.set_features(features).expect("the device accepts the features");
         Guest { frontend, memory, file, kicks, calls, made: [0; 2] }
     }
 
     pub(crate) fn start(path: &Path, features: u64) -> Guest {
         let mut guest = Guest::connect(path, features);
-        guest.share(MEMORY as u64).expect("it takes the memory");
+        guest.share(MEMORY as u64).expect("the device maps the memory");
         guest.run([0; 2]);
         guest
     }

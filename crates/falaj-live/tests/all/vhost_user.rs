@@ -212,7 +212,7 @@ fn a_ring_that_stops_goes_on_where_it_was() {
     guest.sends(&unit(61), &[]);
     assert_eq!(card.receives(), Some(unit(60)));
     let bases = [TO_GUEST, FROM_GUEST]
-        .map(|ring| guest.frontend.get_vring_base(ring).expect("it says") as u16);
+        .map(|ring| guest.frontend.get_vring_base(ring).expect("a position") as u16);
     assert_eq!(bases, [0, 1]);
     card.becomes(InterfaceState::Down);
     assert_eq!(card.receives(), None);
@@ -253,8 +253,8 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     let mut card = Card::new();
     let mut guest = Guest::connect(&card.path, LEAST);
     guest.file = File::from(memfd_create("guest", MFdFlags::MFD_ALLOW_SEALING).expect("memory"));
-    guest.file.set_len(MEMORY as u64).expect("so much");
-    guest.share(MEMORY as u64).expect("it takes the memory");
+    guest.file.set_len(MEMORY as u64).expect("the memfd grows to 1 MiB");
+    guest.share(MEMORY as u64).expect("the device maps the memory");
     guest.run([0; 2]);
     card.becomes(InterfaceState::Up);
     guest.file.set_len(0x1000).expect_err("it is sealed");
@@ -342,7 +342,7 @@ pub(crate) fn monitor(bytes: &[u8]) {
     };
     let mut stream = connect();
     let memory = File::from(memfd_create("guest", MFdFlags::empty()).expect("memory"));
-    memory.set_len(MEMORY as u64).expect("so much");
+    memory.set_len(MEMORY as u64).expect("the memfd grows to 1 MiB");
     let event = EventFd::new(EFD_NONBLOCK).expect("a descriptor");
     let null = File::open("/dev/null").expect("it is there");
     let mut bytes = bytes.iter().copied();

@@ -73,7 +73,8 @@ impl Pair {
     }
 }
 
-/// The mean delay of a flow, or of all bytes of several flows of one size each.
+/// The mean delay of a flow, or the mean over several flows weighted by their offered bytes. Beside
+/// each flow is the size of its packets in bytes, which does not matter for a flow alone.
 fn mean(flows: &[(&Gathered, f64)]) -> Estimate {
     let weight = |(flow, bytes): &(&Gathered, f64)| flow.counters.offered as f64 * bytes;
     let all: f64 = flows.iter().map(weight).sum();

@@ -18,7 +18,7 @@ pub struct Draw {
     /// Parameters for which a random value of their type is hardly ever valid, each with its own
     /// function.
     pub values: &'static [(&'static str, DrawValue)],
-    /// Changes values that were drawn independently of each other so that they fit together.
+    /// Adjusts independently drawn values, so that they fit together.
     pub fit: fn(&mut Setup, Dice<'_>),
     /// Keys that only the leaves of the tree may have, for a discipline that serves whole trees of
     /// flows.
@@ -35,7 +35,7 @@ impl Draw {
     }
 }
 
-/// Does not print the functions, whose addresses may differ from copy to copy.
+/// Does not print the functions: the compiler may give one function several addresses.
 impl fmt::Debug for Draw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         struct Names<'a>(&'a [(&'static str, DrawValue)]);

@@ -15,7 +15,7 @@ pub struct WfiFormula {
     pub bytes: fn(&WfiFlow) -> f64,
 }
 
-/// Does not print the function, whose address may differ from copy to copy.
+/// Does not print the function: the compiler may give one function several addresses.
 impl fmt::Debug for WfiFormula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WfiFormula")

@@ -36,12 +36,12 @@ pub(super) fn datagram(way: u32, host: u32, port: u16, length: u32, at: Time) ->
     Arrival { way, flow: None, key: Key::of_ordinary(Protocol::UDP, from, to, length), length, at }
 }
 
-/// The times of a packet that arrived.
+/// The times of a delivered packet.
 #[derive(Clone, Copy)]
 pub(super) struct PacketOutcome {
     /// End of its transmission on its last link.
     pub(super) end: Time,
-    /// Time of arrival.
+    /// Arrival of its last bit at the far end.
     pub(super) due: Time,
 }
 
