@@ -186,7 +186,8 @@ fn succeeds(command: &[Word]) -> Option<bool> {
         "{" => None,
         name if ALWAYS.contains(&name) => Some(true),
         _ if word.is_expanded() || word.text.starts_with('(') => None,
-        // These look for a rule or a chain, and fail without one.
+        // Their result depends on the rules and chains that exist: `-N` fails if the chain exists,
+        // the others may fail if the rule or the chain is missing.
         name if is_iptables(name) && command.iter().any(|word| LOOKS.contains(&&*word.text)) => {
             None
         }
@@ -226,7 +227,8 @@ fn end(
     match runs {
         Some(false) => {
             if configures {
-                let what = "this command runs only if the one before it fails, and was left out";
+                let what = "this command does not run, because of the result of a command before \
+                            it, and was left out";
                 problems.push(Problem::warning(command[0].at.clone(), what));
             }
             return;
@@ -415,7 +417,7 @@ mod tests {
 "
             .repeat(40)
             + "tc $A";
-        assert_eq!(words(&doubled), [["tc", "$A"]], "and no more memory than that takes");
+        assert_eq!(words(&doubled), [["tc", "$A"]], "a value beyond the budget is not substituted");
     }
 
     /// The rules of POSIX for lists of `&&` and `||`, from left to right.

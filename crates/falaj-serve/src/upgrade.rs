@@ -157,7 +157,7 @@ impl Predecessor {
         let sockets = 3 + usize::from(tcp.is_some());
         let number = ports.iter().map(|(_, number)| number).sum::<usize>();
         let mut all = receive_descriptors(&stream, sockets + number)?.into_iter();
-        let mut next = || all.next().context("a descriptor for each");
+        let mut next = || all.next().context("a descriptor is missing");
         let sockets = Sockets {
             control: next()?.into(),
             upgrade: next()?.into(),
@@ -300,15 +300,16 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PREPARING))?;
     stream.set_write_timeout(Some(TAKING))?;
-    let asking: Asking = hear(stream).context("the new process speaks another protocol")?;
+    let asking: Asking = hear(stream)
+        .context("the new process speaks another protocol, has ended or does not answer")?;
     let refuse = |why: String| -> Result<u32> {
         say(stream, &Reply::Refused(why.clone()))?;
         bail!(why)
     };
     if asking.version != VERSION {
         return refuse(format!(
-            "it hands over by version {VERSION}, and falaj {} takes by version {}: end the one, \
-             then start the other",
+            "this service speaks version {VERSION} of the upgrade protocol, falaj {} version {}: \
+             end the service, then start the new one",
             asking.release, asking.version
         ));
     }
@@ -337,7 +338,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     let sockets = sockets.chain(tcp.as_ref().map(AsFd::as_fd));
     let ports = ports.iter().flat_map(|(_, all)| all).map(AsFd::as_fd);
     send_descriptors(stream, &sockets.chain(ports).collect::<Vec<_>>())?;
-    let ready: Word = hear(stream).context("it has ended")?;
+    let ready: Word = hear(stream).context("the new process has ended or does not answer")?;
     ensure!(ready == Word::Ready, "the new process sent an unexpected message instead of `ready`");
     stream.set_read_timeout(Some(TAKING))?;
     let (tell, told) = channel();
@@ -365,9 +366,9 @@ fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
     if let Err(why) = state {
         bail!(why.clone());
     }
-    let taken: Word = hear(stream).context("it has not taken the packets")?;
+    let taken: Word = hear(stream).context("the new process has not taken the packets")?;
     ensure!(taken == Word::Taken, "the new process sent an unexpected message instead of `taken`");
-    say(stream, &Word::Go).context("it has ended")
+    say(stream, &Word::Go).context("the new process has ended or does not answer")
 }
 
 /// Listens for upgrades of the service at this control socket.

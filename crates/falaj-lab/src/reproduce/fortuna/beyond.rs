@@ -111,7 +111,7 @@ pub(super) fn rows(outcomes: &[Vec<VariantResult>; 2]) -> Vec<JudgedRow> {
             place: format!("Beyond row {} link {}", o.row, o.link),
             statement: format!("maximum delay, {}", o.server),
             unit: "us",
-            source: "ours: the bound, not a comparison".into(),
+            source: "a bound of falaj; nothing is compared with the paper".into(),
             experiment: "falaj reproduce fortuna --beyond".into(),
         };
         let allowed = Allowed::most(o.bound.unwrap_or(f64::NAN)).bound();

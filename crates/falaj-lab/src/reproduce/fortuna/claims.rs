@@ -12,7 +12,7 @@ use falaj_sched::units::time::Span;
 
 /// The source of the limits for statements in words.
 const WORDS: &str = "words of the paper; the limit is ours, from an independent model's value";
-const BOUND: &str = "ours: the bound, not a comparison";
+const BOUND: &str = "a bound of falaj; nothing is compared with the paper";
 
 /// A judged claim.
 fn judged(
@@ -113,7 +113,7 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<JudgedRow> {
         6 => {
             let ratio = mean(PacketWise, B, 150) / mean(PhaseWise, B, 150);
             claim(
-                "at low load B waits less packet-wise: its mean delay at 150 Mbit/s over phase-wise",
+                "at low load B waits less packet-wise: ratio of its mean delays at 150 Mbit/s, packet-wise to phase-wise",
                 ratio,
                 "",
                 most(0.5),
@@ -318,7 +318,7 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<JudgedRow> {
         let Some(packet) = by_falaj().find(packet_wise) else { continue };
         let text = format!(
             "phases of {}, load {}, the phase-wise server needs the timer more often: wake-ups for \
-             100 packets, less packet-wise",
+             100 packets, minus those of the packet-wise server",
             phase.phase(),
             phase.load_name()
         );
@@ -351,4 +351,5 @@ const LONG: Span = Span::from_micros(300);
 
 /// The reason for a smaller saving under load.
 const BUSY: &str = "the paper claims a saving at any load. Under load either server wakes for the \
-                    packets themselves: there are waits in each phase, and few for its end alone";
+                    packets themselves: each phase has waits for packets, and few waits are only \
+                    for the phase's end";

@@ -104,9 +104,10 @@ const ROUNDED_US: f64 = 0.5;
 /// The source of tolerances of rates and means.
 const PREDICTED: &str = "99.9 % of single runs of 30 s like ours, and half of each printed unit";
 
-const BOUND: &str = "ours: the bound (1'') for both, not a comparison";
-const BOUND_PHASE: &str = "ours: the bound (1') for both, not a comparison";
-const BOUNDS: &str = "ours: both bounds, not a comparison";
+const BOUND: &str = "a bound of falaj, (1''), for both values, which are not compared";
+const BOUND_PHASE: &str = "a bound of falaj, (1'), for both values, which are not compared";
+const BOUNDS: &str =
+    "bounds of falaj, (1') and (1''), for both differences, which are not compared";
 
 /// The cells of one link of a row, in all tables. If all links of the row are saturated, the
 /// phase-wise maximum is not random.

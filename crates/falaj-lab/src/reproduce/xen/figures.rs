@@ -95,7 +95,7 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
     }
     let late = text::nanos(runs.late.0 as f64);
     let notes =
-        vec![format!("The latest packet was handed over {late} after its nominal instant.")];
+        vec![format!("Packets were handed over at most {late} after their nominal instants.")];
     PaperFigure {
         title,
         x: "s",
@@ -219,7 +219,7 @@ fn unlimited(
         mean(series, vm, 1, last) / (mean(series, 0, 1, last) + mean(series, 1, 1, last))
     };
     figure.notes.push(format!(
-        "VM 2's share: {:.3} measured, {:.3} simulated; the smaller share of a second: {:.3} measured, {:.3} simulated.",
+        "VM 2's share: {:.3} measured, {:.3} simulated; smallest share of a machine in any second: {:.3} measured, {:.3} simulated.",
         part(&live, 1),
         part(&simulated, 1),
         smallest(&runs.live),
@@ -227,21 +227,27 @@ fn unlimited(
     ));
     figure.found = if ours {
         vec![
-            ("smaller share of any second, as the link sent", runs.measured(smallest(&runs.sent))),
-            ("smaller share of any second, simulated", smallest(&runs.simulated)),
+            (
+                "smallest share of a machine in any second, at the link's output",
+                runs.measured(smallest(&runs.sent)),
+            ),
+            ("smallest share of a machine in any second, simulated", smallest(&runs.simulated)),
         ]
     } else {
         let turns = turns(lab, &mut figure, sends)?;
         vec![
             ("VM 2's share, simulated", part(&simulated, 1)),
-            ("smaller share of any second, as the link sent", runs.measured(smallest(&runs.sent))),
-            ("smaller share of any second, simulated", smallest(&runs.simulated)),
             (
-                "smaller share of any second with netback's turns by adapter, as the link sent",
+                "smallest share of a machine in any second, at the link's output",
+                runs.measured(smallest(&runs.sent)),
+            ),
+            ("smallest share of a machine in any second, simulated", smallest(&runs.simulated)),
+            (
+                "smallest share of a machine in any second with netback's turns by adapter, at the link's output",
                 turns.measured(smallest(&turns.sent)),
             ),
             (
-                "smaller share of any second with netback's turns by adapter, simulated",
+                "smallest share of a machine in any second with netback's turns by adapter, simulated",
                 smallest(&turns.simulated),
             ),
         ]
@@ -260,7 +266,7 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
     let ratio = |all: &[RateSeries]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);
     figure.found = if ours {
         vec![
-            ("VM 2's rate over VM 1's, as the link sent", runs.measured(ratio(&runs.sent))),
+            ("VM 2's rate over VM 1's, at the link's output", runs.measured(ratio(&runs.sent))),
             ("the same, simulated", ratio(&runs.simulated)),
         ]
     } else {
@@ -270,7 +276,7 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
             ("VM 2's rate over VM 1's, simulated", ratio(&runs.simulated)),
             ("the same with netback's turns by adapter", ratio(&turns.simulated)),
             (
-                "the same with netback's turns by adapter, as the link sent",
+                "the same with netback's turns by adapter, at the link's output",
                 turns.measured(ratio(&turns.sent)),
             ),
         ]
@@ -339,18 +345,18 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
             .and("VM 1's weight, published", Some("VM 1 measured"), by_weight(0))
             .and("VM 2's weight, published", Some("VM 2 measured"), by_weight(1));
     }
-    // Maximum distance of VM 1's share from its weight, in hundredths of the link: over whole
-    // seconds, and immediately after changes.
+    // Maximum distance of VM 1's share from its weight, in % of the link: over whole seconds, and
+    // immediately after changes.
     let [live, simulated] = runs.parts;
     let farthest =
         |series: &[RateSeries], parts: usize, looked: usize| farthest(series, parts, looked, &due);
     figure.notes.push(format!(
-        "As was received, on windows of the receiver: {:.2} hundredths of the link from the weights at most.",
+        "Measured at the receiver, a second's share is at most {:.2} % of the link from its weight.",
         farthest(&runs.live, live, live)
     ));
     figure.found = vec![
         (
-            "each second's share, farthest from the weights, as the link sent",
+            "largest distance of a second's share from its weight, at the link's output",
             runs.measured(farthest(&runs.sent, live, live)),
         ),
         (
@@ -358,7 +364,7 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
             runs.measured(farthest(&runs.sent, live, 1)),
         ),
         (
-            "each second's share, farthest from the weights, simulated",
+            "largest distance of a second's share from its weight, simulated",
             farthest(&runs.simulated, simulated, simulated),
         ),
         (
@@ -369,9 +375,9 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// Maximum distance of VM 1's share from the due share in hundredths of the link, over the first
-/// `looked` of the `parts` windows of each second. The first second is left out, because sources
-/// start in it.
+/// Maximum distance of VM 1's share from the due share in % of the link, over the first `looked`
+/// of the `parts` windows of each second. The first second is left out, because sources start in
+/// it.
 fn farthest(all: &[RateSeries], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
     let of = |series: &RateSeries| {
         let seconds = series.chunks(parts).enumerate().skip(1);

@@ -30,21 +30,23 @@ const AFTER: &str = "VM 1's rate once VM 2 sends, over that before, simulated";
 const BESIDE: &str = "VM 1's measured rate, over that simulated";
 const GROW: &str = "the intervals grow with the rate, simulated";
 const SHARE_2: &str = "VM 2's share, simulated";
-const LEAST: &str = "smaller share of any second, simulated";
-const LEAST_SENT: &str = "smaller share of any second, as the link sent";
+const LEAST: &str = "smallest share of a machine in any second, simulated";
+const LEAST_SENT: &str = "smallest share of a machine in any second, at the link's output";
 const RATIO: &str = "VM 2's rate over VM 1's, simulated";
 const TURNS: &str = "the same with netback's turns by adapter";
-const TURNS_SENT: &str = "the same with netback's turns by adapter, as the link sent";
-const LEAST_TURNS: &str = "smaller share of any second with netback's turns by adapter, simulated";
-const LEAST_TURNS_SENT: &str =
-    "smaller share of any second with netback's turns by adapter, as the link sent";
-const RATIO_SENT: &str = "VM 2's rate over VM 1's, as the link sent";
+const TURNS_SENT: &str = "the same with netback's turns by adapter, at the link's output";
+const LEAST_TURNS: &str =
+    "smallest share of a machine in any second with netback's turns by adapter, simulated";
+const LEAST_TURNS_SENT: &str = "smallest share of a machine in any second with netback's turns by \
+                                adapter, at the link's output";
+const RATIO_SENT: &str = "VM 2's rate over VM 1's, at the link's output";
 const RATIO_SAME: &str = "the same, simulated";
 const DISK: &str = "VM 1's rate while the disk is written to, over that before";
 const DISK_LINK: &str = "VM 1's rate while the disk is written to, over what the link carries";
-const WEIGHTS_SENT: &str = "each second's share, farthest from the weights, as the link sent";
+const WEIGHTS_SENT: &str =
+    "largest distance of a second's share from its weight, at the link's output";
 const FIRST_SENT: &str = "the same in the first 100 ms after a change";
-const WEIGHTS: &str = "each second's share, farthest from the weights, simulated";
+const WEIGHTS: &str = "largest distance of a second's share from its weight, simulated";
 const FIRST: &str = "the same in the first 100 ms after a change, simulated";
 
 const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a \

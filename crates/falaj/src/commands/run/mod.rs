@@ -108,9 +108,9 @@ pub(crate) struct Args {
     no_wait: bool,
     #[command(flatten)]
     pub(crate) pace: PacingArgs,
-    /// The far end is another process. Packets travel to it and back in batches. A batch ends at a
-    /// number of packets, and also after a time or when the reader is idle; `adaptive` chooses the
-    /// size that keeps a delay.
+    /// Put the far end into a process of its own. Packets travel to it and back in batches. A batch
+    /// ends at a number of packets, and also after a time or when the reader is idle; `adaptive`
+    /// chooses the batches so that the given delay (mean, or a percentile) is kept.
     #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us", help_heading = FAR_END,
         hide_short_help = true)]
     pub(crate) aggregate: Option<batching::Batching>,
@@ -375,8 +375,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let clock = Clock::from_zero(monotonic());
     let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
     // A user-mode TCP/IP stack does not reduce its rate when packets are lost, so its
-    // retransmissions would be lost repeatedly. With a peer, the downward direction also carries
-    // the peer's packets, which are lost as on any link.
+    // retransmissions would be lost repeatedly. So packets going down wait for room. With a peer
+    // they are dropped instead, because that direction also carries the peer's packets.
     let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
     let (network, options) = (scenario.network(), args.pace.options_or(when_full));
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
