@@ -189,8 +189,8 @@ impl<'a> Replay<'a> {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
     }
 
-    /// The places of links at this instant, and the places that are free for new links. `now` must
-    /// not be before the last arrival that has entered.
+    /// The pipe places (indices; both directions of a link share one) of this instant, and those
+    /// free for new links. `now` must not be before the last arrival that has entered.
     pub fn places(&mut self, now: Time) -> PipePlaces {
         self.network.poll(now, &mut self.out);
         self.note();

@@ -1,7 +1,7 @@
-//! Restrictions on device-paced links of real packets: the device must be behind a port, and the
-//! port's reports of its room refer to packets that leave there. A link whose packets go on to
-//! another link has no device: it would wait for reports of a device to which it sends nothing. In
-//! simulation each such link has its own device.
+//! Restrictions on device-paced links of real packets: the device must be behind a port, because
+//! only the port reports its free space, and only for packets that leave by it. A link whose
+//! packets go on to another link has no device: it would wait for reports of a device to which it
+//! sends nothing. In simulation each such link has its own device.
 
 use anyhow::{Result, bail};
 use falaj_engine::pipe::Pace;

@@ -114,9 +114,8 @@ struct Lag {
     before: Vec<i128>,
 }
 
-/// Asserts that no flow lags more than its bound after changes. Other flows may be ahead by their
-/// debt from the old share: by three more packets under QFQ, by one under WF2Q+ (and by a part of
-/// the packet on the wire).
+/// Asserts that no flow lags more than its bound after changes. Other flows may still be ahead from
+/// before the change: by three packets under QFQ, by one under WF2Q+ (and one byte for rounding).
 fn no_flow_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
     for (f, &worst) in lag.worst.iter().enumerate() {
         let bound = match kind {
@@ -167,12 +166,12 @@ impl Lag {
     fn of_all(&self, worst: &[i128]) -> i128 {
         (2 * worst.iter().max().expect("flows") + self.sum) / (2 * self.sum)
     }
-    /// QFQ's bound for a flow, multiplied by the sum of the weights: `3 phi sigma + 2 phi L`, with
-    /// `sigma` in bytes at weight 1 and `L` the largest packet, plus the amount by which a packet
-    /// may be longer than the next.
+    /// QFQ's bound for a flow, multiplied by the sum of the weights: `3 w sigma + 2 phi L`, with
+    /// `sigma` in bytes per unit of weight and `L` the largest packet, plus the amount by which a
+    /// packet may be longer than the next.
     fn qfq_bound(&self, f: usize, largest: u32, spread: u32) -> i128 {
         let (w, largest) = (self.weights[f], u64::from(largest));
-        // The power of two from L/w on, in 1/2^32 of a byte.
+        // The least power of two that is at least L/w, in 1/2^32 of a byte.
         let sigma = ((largest << 32).div_ceil(w)).next_power_of_two();
         let rounded = (i128::from(w) * self.sum * 3 * i128::from(sigma)) >> 32;
         rounded + i128::from(2 * w * largest) + i128::from(spread) * self.sum
@@ -187,7 +186,7 @@ impl Lag {
 type FlowSets<'a> = &'a [(u64, u32, usize)];
 
 /// Fills the queues evenly until `high` packets of each flow are queued, then serves them until
-/// `low` are left, and so on: returns the lag of each flow, and the order of service at first.
+/// `low` are left, and so on: returns the lag of each flow, and the order of service.
 fn fill_and_drain(
     kind: &str,
     sets: FlowSets<'_>,
@@ -298,9 +297,10 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
 struct Naive {
     rounded: bool,
     now: Fraction,
-    /// The bytes of the packet on the wire that the virtual time has not counted, and how many of
-    /// these have been sent. The virtual time counts sent bytes when a packet arrives at an empty
-    /// flow, and at the end of a transmission.
+    /// The bytes of the packet on the wire that the virtual time has not counted, and the number of
+    /// these that have been sent. WF2Q+'s virtual time counts sent bytes when a packet arrives at
+    /// an empty flow, and at the end of a transmission. QFQ's counts the whole packet when its
+    /// transmission begins.
     left: Fraction,
     sent: Fraction,
     flows: Vec<NaiveFlow>,
@@ -390,7 +390,7 @@ impl Naive {
         let now = if soonest > self.now { soonest } else { self.now };
         let started: Vec<usize> = present().filter(|&f| start(f) <= now).collect();
         let first =
-            lowest(started.iter().map(|&f| finish(f)).collect()).expect("somebody has started");
+            lowest(started.iter().map(|&f| finish(f)).collect()).expect("a flow has started");
         let best = started.into_iter().filter(|&f| finish(f) == first).collect();
         self.rise(now);
         best
@@ -488,7 +488,7 @@ fn beside_the_model(kind: &str, weights: &[u64], steps: &[Step]) {
     while go(&mut station, &mut model) {}
     assert!(
         (0..weights.len()).all(|f| station.is_reusable(f)),
-        "{kind} {steps:?}: rest forgives all"
+        "{kind} {steps:?}: a flow still has a debt after the link was idle"
     );
 }
 

@@ -28,8 +28,9 @@ impl Bucket {
         u64::try_from(units / u128::from(self.rate.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Returns why tc fills `peak`, the bucket of `peakrate`, less than falaj does beside this
-    /// bucket of `rate`; `None` if both fill it alike.
+    /// Returns why tc fills `peak`, the bucket of `peakrate`, less than falaj does: between two
+    /// packets, tc counts at most the time in which this bucket, of `rate`, becomes full. `None` if
+    /// both fill it alike.
     pub(super) fn limits_peak(self, peak: Bucket) -> Option<String> {
         (peak.fill_time() > self.fill_time()).then(|| {
             format!(

@@ -1,9 +1,9 @@
 //! The order of service: by deadline among eligible leaves, otherwise by virtual time from node to
 //! node.
 //!
-//! A class that link-sharing cannot serve is not in the order of the node above it: the class is at
-//! its limit, or no leaf below it has a packet. When this changes, the class and the classes above
-//! it are entered again.
+//! Link-sharing cannot serve a class that is at its limit, or of which no leaf has a packet. Such a
+//! class stays in the order of the node above it until it comes first there; then it is removed.
+//! When link-sharing can serve it again, the class and the classes above it are entered again.
 
 use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};

@@ -13,7 +13,8 @@ pub(crate) fn used_up() {
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
-    // The open descriptors may have any numbers; the number of free ones matters.
+    // Descriptor numbers may have gaps. The limit is two above the lowest free number, so at most
+    // two more can be opened.
     let taken =
         |number: u64| std::fs::symlink_metadata(format!("/proc/{}/fd/{number}", told.id())).is_ok();
     let below = (0..).find(|number| !taken(*number)).expect("some are free") + 2;
