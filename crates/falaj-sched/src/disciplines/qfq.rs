@@ -263,7 +263,7 @@ impl Guarantees for Qfq {
     /// `w_j (g - v + 2 sigma_j + max(-sigma_j, sigma_j - 2 sigma_i)) + 2 L` bytes. In the maximum,
     /// the finest rounding takes the place of `sigma_i`.
     ///
-    /// A start up to [`SOON`] after virtual time counts as reached, which is less than a byte of
+    /// A start up to `SOON` after virtual time counts as reached, which is less than a byte of
     /// flow `i`. Virtual times are rounded to half a unit when a flow becomes backlogged or silent.
     /// Two bytes are for that, and one is for the rounding of `v` and `u`.
     fn limits(&self, f: FlowId) -> Option<ServiceLimits> {
