@@ -76,7 +76,8 @@ class Source:
     # Each word that a glob import may define, with its first line.
     words: dict = field(default_factory=dict)
     strings: list = field(default_factory=list)
-    # Names of modules that exist for tests alone and have files of their own, each with the module that declares it.
+    # Names of modules that exist for tests alone and have files of their own, each with the
+    # module that declares it.
     test_modules: list = field(default_factory=list)
     test_only: bool = False
 

@@ -13,7 +13,8 @@ def test_flows_are_measured_with_intervals(scenario):
     result = scenario.simulate(replications=5, warm_up=0)
     voice, rest = result.flows.to_dicts()
     assert (voice["flow"], rest["flow"], voice["replications"]) == ("voice", "rest", 5)
-    # 1 Mbit/s in packets of 200 B is 3125 packets in five replications of one second; the tolerance is four standard deviations.
+    # 1 Mbit/s in packets of 200 B is 3125 packets in five replications of one second; the
+    # tolerance is four standard deviations.
     assert abs(voice["offered"] - 3125) < 4 * 3125**0.5
     assert voice["offered"] >= voice["delivered"] + voice["dropped"]
     assert rest["delay_p50_ns"] <= rest["delay_p99_ns"] <= rest["delay_max_ns"] * 1.001
